@@ -1,0 +1,84 @@
+"""Attention with any number of key-value heads, any head width, and any mask that a window or causality makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..dims import Dim, check_divides, check_sizes
+from ..tape import Tape
+from ..tensor import Tensor
+from .norm import LayerNorm, RMSNorm
+from .position import RelativeBias, Rotary
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attention:
+    """softmax(QKᵀ/√h + bias)V W_O with n query heads in k groups.
+
+    Multi-head (k = n): Vaswani et al. 2017, arXiv:1706.03762, section 3.2. Grouped-query: Ainslie et al. 2023,
+    arXiv:2305.13245; multi-query (k = 1): Shazeer 2019, arXiv:1911.02150. Window: Beltagy et al. 2020,
+    arXiv:2004.05150. QK-norm: Henry et al. 2020, arXiv:2010.04245. Soft cap: Gemma 2, arXiv:2408.00118, section 2.
+    Parameters 2dnh + 2dkh, 4d² when nh = kh = d.
+    """
+
+    n: Dim  # query heads
+    k: Dim  # key-value heads
+    h: Dim  # head width
+    w: Dim | None = None  # window: the last w positions are seen, the query's own included
+    causal: bool = True
+    position: Rotary | RelativeBias | None = None
+    qkv_bias: bool = False
+    o_bias: bool = False
+    qk_norm: RMSNorm | LayerNorm | None = None  # over each head's width
+    softcap: bool = False
+    qk_tied: bool = False  # W_Q = W_K
+
+    def __post_init__(self) -> None:
+        check_sizes("Attention", n=self.n, k=self.k, h=self.h, w=self.w)
+        check_divides("Attention", "n", self.n, "k", self.k)
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (b t d) to (b t d)."""
+        q = tape.linear("q", x, "b t d -> b t n h", n=self.n, h=self.h, bias=self.qkv_bias)
+        if self.qk_tied:
+            k = tape.view(q, ("b", "t", "k", "h"), q.sizes)
+        else:
+            k = tape.linear("k", x, "b t d -> b t k h", k=self.k, h=self.h, bias=self.qkv_bias)
+        v = tape.linear("v", x, "b t d -> b t k h", k=self.k, h=self.h, bias=self.qkv_bias)
+        if self.qk_norm is not None:
+            q, k = tape.call("q_norm", self.qk_norm, q), tape.call("k_norm", self.qk_norm, k)
+        if isinstance(self.position, Rotary):
+            q, k = tape.call("q", self.position, q), tape.call("k", self.position, k)
+        k, v = tape.cache("k_cache", k, window=self.w), tape.cache("v_cache", v, window=self.w)
+        bias = self.position.trace(tape, k, q) if isinstance(self.position, RelativeBias) else None
+        out = tape.attention(q, k, v, causal=self.causal, window=self.w, bias=bias, softcap=self.softcap)
+        return tape.linear("o", out, "b t n u -> b t d", d=x["d"], bias=self.o_bias)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CrossAttention:
+    """Queries from the decoder, keys and values from the encoder's output. Vaswani et al. 2017, section 3.2.3.
+
+    Keys and values are computed once a source and cached. Parameters 2dnh + 2d′kh for an encoder d′ wide.
+    """
+
+    n: Dim  # query heads
+    k: Dim  # key-value heads
+    h: Dim  # head width
+    q_bias: bool = False
+    k_bias: bool = False
+    v_bias: bool = False
+    o_bias: bool = False
+
+    def __post_init__(self) -> None:
+        check_sizes("CrossAttention", n=self.n, k=self.k, h=self.h)
+        check_divides("CrossAttention", "n", self.n, "k", self.k)
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (b t d) to (b t d), attending to the tape's memory (b m d)."""
+        q = tape.linear("q", x, "b t d -> b t n h", n=self.n, h=self.h, bias=self.q_bias)
+        k = tape.linear("k", tape.source(x), "b m d -> b m k h", k=self.k, h=self.h, bias=self.k_bias)
+        v = tape.linear("v", tape.source(x), "b m d -> b m k h", k=self.k, h=self.h, bias=self.v_bias)
+        k, v = tape.cache("k_cache", k, "cross"), tape.cache("v_cache", v, "cross")
+        out = tape.attention(q, k, v, causal=False)
+        return tape.linear("o", out, "b t n u -> b t d", d=x["d"], bias=self.o_bias)

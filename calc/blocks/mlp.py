@@ -1,0 +1,72 @@
+"""Feed-forward networks: plain and gated, with any activation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..dims import Dim, check_sizes
+from ..tape import Tape
+from ..tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """An elementwise function and what autograd keeps of it: its input, its output, or (``square``) its ReLU twice used."""
+
+    name: str
+    keeps: Literal["input", "output", "square"]
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x to its activation, of the same shape."""
+        if self.keeps == "square":
+            return tape.mul("square", *(tape.act("act", x, "output"),) * 2)
+        return tape.act("act", x, self.keeps)
+
+
+relu = Activation("relu", "output")
+gelu = Activation("gelu", "input")
+gelu_tanh = Activation("gelu_tanh", "input")
+silu = Activation("silu", "input")
+tanh = Activation("tanh", "output")
+sigmoid = Activation("sigmoid", "output")
+relu_squared = Activation("relu_squared", "square")
+
+ACTIVATIONS = (relu, gelu, gelu_tanh, silu, tanh, sigmoid, relu_squared)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MLP:
+    """act(x W_up) W_down. Vaswani et al. 2017, arXiv:1706.03762, equation 2. Parameters 2df, 8d² at f = 4d."""
+
+    f: Dim  # hidden width
+    act: Activation = relu
+    bias: bool = False
+
+    def __post_init__(self) -> None:
+        check_sizes("MLP", f=self.f)
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (… d) to (… d)."""
+        hidden = tape.linear("up", x, "... d -> ... f", f=self.f, bias=self.bias)
+        hidden = self.act.trace(tape, hidden)
+        return tape.linear("down", hidden, "... f -> ... d", d=x["d"], bias=self.bias)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GatedMLP:
+    """(act(x W_gate) ⊙ x W_up) W_down. Shazeer 2020, arXiv:2002.05202, section 2. Parameters 3df, 8d² at f = 8d/3."""
+
+    f: Dim  # hidden width
+    act: Activation = silu
+    bias: bool = False
+
+    def __post_init__(self) -> None:
+        check_sizes("GatedMLP", f=self.f)
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (… d) to (… d)."""
+        gate = tape.linear("gate", x, "... d -> ... f", f=self.f, bias=self.bias)
+        up = tape.linear("up", x, "... d -> ... f", f=self.f, bias=self.bias)
+        hidden = tape.mul("mul", self.act.trace(tape, gate), up)
+        return tape.linear("down", hidden, "... f -> ... d", d=x["d"], bias=self.bias)

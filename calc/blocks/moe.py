@@ -1,0 +1,45 @@
+"""Mixture of experts: a router, a bank of equal experts, and what every token shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..dims import Dim, check_sizes
+from ..errors import InputError
+from ..tape import Tape
+from ..tensor import Tensor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MoE:
+    """Σ of a of e experts, weighted by the router, plus the shared expert. Shazeer et al. 2017, arXiv:1701.06538.
+
+    Dropless: all b·t·a routed rows run. Shared experts: DeepSeekMoE, arXiv:2401.06066, equation 9. Scores by sigmoid:
+    DeepSeek-V3, arXiv:2412.19437, equation 15. A router costs de parameters.
+    """
+
+    e: Dim  # experts
+    a: Dim  # active experts a token
+    expert: Any  # a component: one expert
+    shared: Any = None  # a component that every token runs, or None
+    score: Literal["softmax", "sigmoid"] = "softmax"
+    renormalise: bool = True  # the chosen weights are divided by their sum
+    router_bias: bool = False
+
+    def __post_init__(self) -> None:
+        check_sizes("MoE", e=self.e, a=self.a)
+        if type(self.a) is int and type(self.e) is int and self.a > self.e:
+            raise InputError(f"MoE: a = {self.a} active experts, but there are only e = {self.e}")
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (b t d) to (b t d)."""
+        logits = tape.linear("router", x, "... d -> ... e", e=self.e, bias=self.router_bias, kind="router")
+        weights, order, tokens = tape.route(logits, self.a, renormalise=self.renormalise)
+        rows = tape.dispatch(x, tokens)
+        with tape.choose(self.e, self.a):
+            rows = tape.call("experts", self.expert, rows)
+        out = tape.combine(x, rows, weights, order, tokens)
+        if self.shared is not None:
+            out = tape.add("add", out, tape.call("shared", self.shared, x))
+        return out

@@ -1,0 +1,65 @@
+"""Where position enters: tables added to the embedding, rotations of queries and keys, biases on the scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..dims import Dim, check_divides, check_sizes
+from ..tape import Tape
+from ..tensor import Tensor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LearnedPositions:
+    """A trained vector a position. Gehring et al. 2017, arXiv:1705.03122, section 3.1. Parameters md."""
+
+    m: Dim  # positions in the table, reserved rows included
+
+    def __post_init__(self) -> None:
+        check_sizes("LearnedPositions", m=self.m)
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (b t d) to the vectors of its positions (t d)."""
+        ids = tape.tensor(("t",), (x["t"],), "index", grad=False)
+        return tape.lookup("position", ids, tape.weight(("m", "d"), (self.m, x["d"]), "table"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rotary:
+    """Rotates pairs of a head's entries by an angle of the position. Su et al. 2021, arXiv:2104.09864, equation 34.
+
+    No parameters. The tables of cosines and sines (t × r/2 each) are buffers of the whole model.
+    """
+
+    r: Dim  # rotated entries of a head
+
+    def __post_init__(self) -> None:
+        check_sizes("Rotary", r=self.r)
+        check_divides("Rotary", "r", self.r, "the pair", 2)
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (b t n h) to (b t n h)."""
+        return tape.rotate("rotate", x, self.r)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RelativeBias:
+    """A trained number a bucket of distances and head, added to the scores: one table a stack, shared by its layers.
+
+    Raffel et al. 2019, arXiv:1910.10683, section 2.1. Parameters mn, once a stack.
+    """
+
+    m: Dim  # buckets
+    n: Dim  # heads
+
+    def __post_init__(self) -> None:
+        check_sizes("RelativeBias", m=self.m, n=self.n)
+
+    def trace(self, tape: Tape, keys: Tensor, queries: Tensor) -> Tensor:
+        """The bias (n t s) for these keys (b s k h) and queries (b t n h)."""
+
+        def make() -> Tensor:
+            buckets = tape.tensor(("t", "s"), (queries["t"], keys["s"]), "index", grad=False)
+            return tape.lookup("relative_bias", buckets, tape.weight(("m", "n"), (self.m, self.n)))
+
+        return tape.once(self, make)

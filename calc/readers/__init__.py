@@ -1,0 +1,108 @@
+"""From a config.json to a Model. The only place that knows Hugging Face's field names.
+
+``config`` holds the rules by which a field is read, ``families`` which field each family reads, and ``decoder``,
+``encoder`` and ``encoder_decoder`` build the Model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..model import Model
+from .config import Reading, Rule, read_json
+from .families import FAMILIES
+
+# Fields of architectures that no family here reads: with a value, they change what is counted.
+FOREIGN = frozenset((
+    "text_config", "vision_config", "audio_config", "encoder", "decoder", "ssm_cfg", "state_size", "layers_block_type",
+    "num_kv_shared_layers", "hybrid_override_pattern", "linear_num_key_heads", "mamba_d_state", "index_topk",
+    "cross_attention_layers", "word_embed_proj_dim", "adapter_layers", "lora_rank", "altup_num_inputs",
+))  # fmt: skip
+
+
+def find(model: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The name and the config of a preset, a config.json, a folder that holds one, or a mapping of config fields."""
+    if isinstance(model, Mapping):
+        return "config", dict(model)
+    from ..tables import presets
+
+    named = presets()
+    if isinstance(model, str) and model in named:
+        return model, dict(named[model]["config"])
+    path = Path(model)
+    try:
+        path = path / "config.json" if path.is_dir() else path
+        exists = path.exists()
+    except (OSError, ValueError):
+        exists = False
+    if not exists:
+        raise InputError(f"{model}: no such file, folder, preset or block{_near(str(model), named)}")
+    return str(model), read_json(path)
+
+
+def _near(name: str, names: Any) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower(), names, 3)
+    return f"; did you mean {' or '.join(near)}? 'blockcalc models' lists the presets" if near else "; 'blockcalc models' lists the presets"
+
+
+def load(model: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> Model:
+    """The Model of a preset's name, a path to a config.json or its folder, or a mapping of config fields.
+
+    *changes* override fields by their config names. Raises InputError, in one line that names the file and the field,
+    for whatever cannot be counted exactly.
+
+    >>> load("gpt2").stack.layers[0].l
+    12
+    """
+    where, config = find(model)
+    return read({**config, **(changes or {})}, where)
+
+
+def read(config: Mapping[str, Any], where: str) -> Model:
+    """The Model of a config's fields. *where* names their source in errors."""
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        found = "nothing" if kind is None else repr(kind)[:80]
+        raise InputError(f"{where}: model_type: found {found}, expected one of {', '.join(FAMILIES)}")
+    family = FAMILIES[kind]
+    reading = Reading(family.knobs, config, where)
+    _refuse_unread(reading)
+    try:
+        return family.build(reading)
+    except InputError as error:
+        text = str(error)
+        raise error if text.startswith(f"{where}: ") else InputError(f"{where}: {text}") from None
+
+
+def _refuse_unread(reading: Reading) -> None:
+    """Refuse a field that changes some family's count, has a value, and is not read by this one."""
+    read: set[str] = set(reading.knobs["also"])
+    for knob, rule in reading.knobs.items():
+        if isinstance(rule, Rule):
+            read.update(rule.fields)
+            if rule.always:
+                getattr(reading, knob)
+    for field, value in reading.config.items():
+        if field in _structural() and field not in read and value not in (None, False, 0, [], {}):
+            raise InputError(
+                f"{reading.where}: {field}: a {reading.config['model_type']} config has no such field, and it would change"
+                " the count; remove it, or set it to null"
+            )
+
+
+_STRUCTURAL: set[str] = set()
+
+
+def _structural() -> set[str]:
+    if not _STRUCTURAL:
+        _STRUCTURAL.update(FOREIGN)
+        for family in FAMILIES.values():
+            for rule in family.knobs.values():
+                if isinstance(rule, Rule):
+                    _STRUCTURAL.update(rule.fields)
+    return _STRUCTURAL

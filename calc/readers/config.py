@@ -1,0 +1,235 @@
+"""Reading a config.json: the file, its fields, and the rules that make a value of a field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..dims import LARGEST_SIZE
+from ..errors import InputError
+
+LARGEST_FILE = 16 * 2**20
+MOST_LAYERS = 2**16
+
+_ABSENT = object()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file. Raises InputError for whatever is not one, or is larger than 16 MB."""
+    try:
+        size = path.stat().st_size
+        if size > LARGEST_FILE:
+            raise InputError(f"{path}: {size} bytes; a config is at most {LARGEST_FILE}")
+        found = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_doubles)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except RecursionError:
+        raise InputError(f"{path}: nested too deeply to be a config") from None
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: found {_kind(found)} at the top, expected an object of config fields")
+    return found
+
+
+def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        double = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{double}: the field stands twice in the same object")
+    return found
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 40 else f"{text[:37]}…"
+
+
+class Rule(NamedTuple):
+    """How a knob is read: the fields it may stand in, and what makes its value of a :class:`Reading`.
+
+    ``always`` rules are read even where no builder asks for their knob: they only refuse.
+    """
+
+    fields: tuple[str, ...]
+    read: Callable[[Reading], Any]
+    always: bool = False
+
+
+class Reading:
+    """One config under one family's rules: ``reading.d`` is the knob d, read and checked when it is first asked for."""
+
+    def __init__(self, knobs: Mapping[str, Any], config: Mapping[str, Any], where: str) -> None:
+        self.knobs = knobs
+        self.config = config
+        self.where = where
+
+    def __getattr__(self, knob: str) -> Any:
+        try:
+            value = self.knobs[knob]
+        except KeyError:
+            raise AttributeError(knob) from None
+        if isinstance(value, Rule):
+            value = value.read(self)
+        self.__dict__[knob] = value
+        return value
+
+    def find(self, fields: tuple[str, ...]) -> tuple[str, Any]:
+        """The first of the fields that the config has, and its value."""
+        for field in fields:
+            if field in self.config:
+                return field, self.config[field]
+        return fields[0], _ABSENT
+
+    def refuse(self, field: str, expected: str) -> InputError:
+        """The error for a field whose value is not what was expected."""
+        found = self.config.get(field, _ABSENT)
+        return InputError(f"{self.where}: {field}: found {'nothing' if found is _ABSENT else _kind(found)}, expected {expected}")
+
+    def field_of(self, knob: str) -> str:
+        """The name that the config has, or would have, for a knob."""
+        rule = self.knobs[knob]
+        return self.find(rule.fields)[0] if isinstance(rule, Rule) else knob
+
+    def check_divides(self, total: str, part: str) -> None:
+        """Refuse unless knob *part* divides knob *total*, by their fields' names."""
+        a, b = getattr(self, total), getattr(self, part)
+        if a % b:
+            raise InputError(f"{self.where}: {self.field_of(total)} = {a} is not divisible by {self.field_of(part)} = {b}")
+
+
+Default = Any
+"""A value, or a function of the reading."""
+
+
+def _default(reading: Reading, default: Default) -> Any:
+    return default(reading) if callable(default) else default
+
+
+def size(fields: str | tuple[str, ...], default: Default, null: Default = _ABSENT, least: int = 1) -> Rule:
+    """A whole number from *least* to 2**40. ``null`` in the config is refused unless *null* says what it means."""
+    names = (fields,) if isinstance(fields, str) else fields
+
+    def read(reading: Reading) -> Any:
+        field, value = reading.find(names)
+        if value is _ABSENT:
+            return _default(reading, default)
+        if value is None and null is not _ABSENT:
+            return _default(reading, null)
+        if type(value) is not int or not least <= value <= LARGEST_SIZE:
+            raise reading.refuse(field, f"a whole number from {least} to 2**40")
+        return value
+
+    return Rule(names, read)
+
+
+def layers(fields: str | tuple[str, ...], default: Default, null: Default = _ABSENT) -> Rule:
+    """A number of layers: a size of at most 65,536."""
+    rule = size(fields, default, null)
+
+    def read(reading: Reading) -> Any:
+        value = rule.read(reading)
+        if value > MOST_LAYERS:
+            raise reading.refuse(reading.find(rule.fields)[0], f"at most {MOST_LAYERS} layers")
+        return value
+
+    return Rule(rule.fields, read)
+
+
+def flag(field: str, default: Default, null: Default = _ABSENT) -> Rule:
+    """true or false."""
+
+    def read(reading: Reading) -> Any:
+        _, value = reading.find((field,))
+        if value is _ABSENT:
+            return _default(reading, default)
+        if value is None and null is not _ABSENT:
+            return _default(reading, null)
+        if type(value) is not bool:
+            raise reading.refuse(field, "true or false")
+        return value
+
+    return Rule((field,), read)
+
+
+def number(field: str, default: Default) -> Rule:
+    """A finite number, or null for none."""
+
+    def read(reading: Reading) -> Any:
+        _, value = reading.find((field,))
+        if value is _ABSENT:
+            return _default(reading, default)
+        if value is not None and (type(value) not in (int, float) or value != value or abs(value) == float("inf")):
+            raise reading.refuse(field, "a finite number or null")
+        return value
+
+    return Rule((field,), read)
+
+
+def word(fields: str | tuple[str, ...], default: Default, words: Mapping[str, Any]) -> Rule:
+    """One of the words, which each mean a value."""
+    names = (fields,) if isinstance(fields, str) else fields
+
+    def read(reading: Reading) -> Any:
+        field, value = reading.find(names)
+        if value is _ABSENT:
+            value = _default(reading, default)
+        if not isinstance(value, str) or value not in words:
+            raise reading.refuse(field, f"one of {', '.join(words)}")
+        return words[value]
+
+    return Rule(names, read)
+
+
+def fixed(field: str, value: Any, why: str) -> Rule:
+    """A field that may be absent or null but else must have this value; *why* is the reason in the error."""
+
+    def read(reading: Reading) -> Any:
+        found = reading.config.get(field)
+        if found is not None and found != value:
+            raise reading.refuse(field, f"{json.dumps(value)}: {why}")
+        return value
+
+    return Rule((field,), read, always=True)
+
+
+def each_layer(field: str, words: Mapping[str, Any], default: Callable[[Reading], list[Any]]) -> Rule:
+    """A list with one of the words a layer, and what each means."""
+
+    def read(reading: Reading) -> list[Any]:
+        value = reading.config.get(field)
+        if value is None:
+            return default(reading)
+        if not isinstance(value, list) or len(value) != reading.l:
+            raise reading.refuse(field, f"a list of {reading.l} entries, one a layer ({reading.field_of('l')})")
+        if not all(isinstance(entry, str) and entry in words for entry in value):
+            raise reading.refuse(field, f"a list of {' and '.join(map(repr, words))}")
+        return [words[entry](reading) if callable(words[entry]) else words[entry] for entry in value]
+
+    return Rule((field,), read)
+
+
+def indices(field: str, default: Default) -> Rule:
+    """A list of layer numbers."""
+
+    def read(reading: Reading) -> Any:
+        value = reading.config.get(field)
+        if value is None:
+            return _default(reading, default)
+        if not isinstance(value, list) or not all(type(entry) is int and 0 <= entry < reading.l for entry in value):
+            raise reading.refuse(field, f"a list of layer numbers below {reading.l}")
+        return frozenset(value)
+
+    return Rule((field,), read)
+
+
+def derived(make: Callable[[Reading], Any]) -> Rule:
+    """A knob that stands in no field of its own."""
+    return Rule((), make)

@@ -1,0 +1,110 @@
+"""From a reading of any decoder-only family to a Model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..blocks.attention import Attention
+from ..blocks.mla import MLA
+from ..blocks.mlp import MLP, GatedMLP
+from ..blocks.moe import MoE
+from ..blocks.position import Rotary
+from ..blocks.wiring import Block, Parallel, Residual
+from ..model import Embedding, Layer, LMHead, Model, Stack
+from .config import Reading
+from .heads import head_of
+
+
+def decoder(r: Reading) -> Model:
+    """Token and perhaps position vectors, one stack, a head."""
+    kinds = list(zip(r.windows, r.sparse, strict=True))
+    blocks = {kind: _block(r, *kind) for kind in dict.fromkeys(kinds)}
+    return Model(
+        name=r.where,
+        embedding=Embedding(v=r.v, d=r.d, position=r.position, norm=r.embedding_norm),
+        stack=stack("decoder", kinds, blocks, lambda kind: _name(kind, blocks), r.final_norm),
+        head=head_of(r, LMHead(v=r.v, tied=r.tied, bias=r.head_bias, softcap=r.logit_softcap is not None)),
+    )
+
+
+def stack(
+    name: str, kinds: Sequence[Any], blocks: dict[Any, Any], name_of: Callable[[Any], str], norm: Any
+) -> Stack:
+    """A stack of the blocks in the order of *kinds*, one a layer."""
+    layers = tuple(Layer(block=block, l=kinds.count(kind), name=name_of(kind)) for kind, block in blocks.items())
+    if len(layers) == 1:
+        return Stack(name=name, layers=layers, norm=norm)
+    runs: list[tuple[str, int]] = []
+    for kind in kinds:
+        same = bool(runs) and runs[-1][0] == name_of(kind)
+        runs[-1:] = [(runs[-1][0], runs[-1][1] + 1)] if same else [*runs[-1:], (name_of(kind), 1)]
+    return Stack(name=name, layers=layers, norm=norm, order=tuple(runs))
+
+
+def _name(kind: tuple[int | None, bool], blocks: dict[Any, Any]) -> str:
+    """What tells this layer from the stack's others: its mask, its feed-forward, or both."""
+    window, sparse = kind
+    parts = []
+    if len({other for other, _ in blocks}) > 1:
+        parts.append("full" if window is None else "window")
+    if len({other for _, other in blocks}) > 1:
+        parts.append("moe" if sparse else "dense")
+    return "_".join(parts) or "layer"
+
+
+def _block(r: Reading, window: int | None, sparse: bool) -> Any:
+    attention = r.attention(r, window)
+    mlp = mixture(r) if sparse else feed_forward(r, r.f)
+    return r.wiring(r, attention, mlp)
+
+
+def grouped_attention(r: Reading, window: int | None) -> Attention:
+    """Multi-head, grouped or multi-query attention."""
+    r.check_divides("n", "k")
+    return Attention(
+        n=r.n, k=r.k, h=r.h, w=window, position=Rotary(r=r.r) if r.r else None, qkv_bias=r.qkv_bias, o_bias=r.o_bias,
+        qk_norm=r.qk_norm, softcap=r.softcap is not None,
+    )  # fmt: skip
+
+
+def latent_attention(r: Reading, window: int | None) -> MLA:
+    """DeepSeek's attention."""
+    return MLA(n=r.n, c=r.c, q=r.q, p=r.p, r=r.r, u=r.u, bias=r.qkv_bias)
+
+
+def feed_forward(r: Reading, f: int) -> MLP | GatedMLP:
+    """The family's feed-forward at width f."""
+    return (GatedMLP if r.gated else MLP)(f=f, act=r.act, bias=r.mlp_bias)
+
+
+def mixture(r: Reading) -> MoE:
+    """The family's mixture of experts."""
+    if r.a > r.e:
+        raise r.refuse(r.field_of("a"), f"at most the {r.e} experts of {r.field_of('e')}")
+    shared = feed_forward(r, r.f_shared) if r.f_shared else None
+    return MoE(
+        e=r.e, a=r.a, expert=feed_forward(r, r.f_expert), shared=shared, score=r.score, renormalise=r.renormalise
+    )
+
+
+def pre_norm(r: Reading, attention: Any, mlp: Any) -> Block:
+    """Norms before the branches."""
+    return Block(branches=(
+        Residual(name="attention", branch=attention, before=r.norm),
+        Residual(name="mlp", branch=mlp, before=r.norm),
+    ))  # fmt: skip
+
+
+def sandwich(r: Reading, attention: Any, mlp: Any) -> Block:
+    """Norms before the branches and behind them, inside the residual."""
+    return Block(branches=(
+        Residual(name="attention", branch=attention, before=r.norm, after=r.norm),
+        Residual(name="mlp", branch=mlp, before=r.norm, after=r.norm),
+    ))  # fmt: skip
+
+
+def parallel(r: Reading, attention: Any, mlp: Any) -> Parallel:
+    """Both branches on one norm of the same input."""
+    branches = (Residual(name="attention", branch=attention), Residual(name="mlp", branch=mlp))
+    return Parallel(branches=branches, norm=r.norm)

@@ -1,0 +1,65 @@
+"""What a family is, and the rules that several families share.
+
+A family that is another with two changes is two lines. Field names and defaults are those of Hugging Face's configs
+(transformers 5); the tests ask transformers itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from ..blocks import mlp
+from ..model import Model
+from .config import Reading, derived, each_layer
+
+
+class Family(NamedTuple):
+    """What builds the model, and its knobs: values, or rules that read them."""
+
+    build: Callable[[Reading], Model]
+    knobs: Mapping[str, Any]
+
+    def but(self, **changes: Any) -> Family:
+        """The same family with other knobs."""
+        return Family(self.build, MappingProxyType({**self.knobs, **changes}))
+
+
+ACTIVATIONS = {
+    "relu": mlp.relu, "gelu": mlp.gelu, "gelu_new": mlp.gelu_tanh, "gelu_pytorch_tanh": mlp.gelu_tanh,
+    "gelu_fast": mlp.gelu_tanh, "gelu_python": mlp.gelu, "silu": mlp.silu, "swish": mlp.silu, "tanh": mlp.tanh,
+    "sigmoid": mlp.sigmoid, "relu2": mlp.relu_squared,
+}  # fmt: skip
+
+CAUSAL = ("ForCausalLM", "Model", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+
+# Read by some families and without effect on the counts of the others.
+NO_TABLE = ("max_position_embeddings", "hidden_act")
+
+full_everywhere = derived(lambda r: [None] * r.l)
+window_everywhere = derived(lambda r: [r.w] * r.l)
+dense_everywhere = derived(lambda r: [False] * r.l)
+sparse_everywhere = derived(lambda r: [True] * r.l)
+full_head = derived(lambda r: r.h)
+
+
+def split_head(r: Reading) -> int:
+    """The head width when the config has none: d/n, which must divide."""
+    r.check_divides("d", "n")
+    return int(r.d // r.n)
+
+
+def by_type(default: Callable[[Reading], list[Any]]) -> Any:
+    """Windows from ``layer_types``."""
+    return each_layer("layer_types", {"full_attention": None, "sliding_attention": lambda r: r.w}, default)
+
+
+def after_some(r: Reading) -> list[int | None]:
+    """Full attention in the first ``max_window_layers``, a window in the others."""
+    return [r.w if i >= r.full_first else None for i in range(r.l)]
+
+
+def alternating(r: Reading) -> list[int | None]:
+    """A window in the first layer and every other."""
+    return [None if i % 2 else r.w for i in range(r.l)]

@@ -1,0 +1,43 @@
+"""``architectures`` decides the head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..model import Classifier
+from .config import Reading
+
+
+def head_of(r: Reading, language_model: Any, pooled: Any = None) -> Any:
+    """The head that the config's class has: *language_model*, *pooled* behind a bare encoder, a classifier, or none."""
+    kind = class_of(r)
+    if kind in ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForConditionalGeneration"):
+        return language_model
+    if kind == "Model":
+        return pooled
+    if kind == "ForQuestionAnswering":
+        return Classifier(v=2, bias=True)
+    return Classifier(v=labels(r), bias=kind == "ForTokenClassification")
+
+
+def class_of(r: Reading) -> str:
+    """What stands behind the family's name in the config's class; the family's usual class when the config names none."""
+    found = r.config.get("architectures")
+    if found is None or found == []:
+        return str(r.classes[0])
+    names = found if isinstance(found, list) else [found]
+    for kind in r.classes:
+        if isinstance(names[0], str) and names[0].lower() == f"{r.prefix}{kind}".lower():
+            return str(kind)
+    raise r.refuse("architectures", "one of " + ", ".join(f"{r.prefix}{kind}" for kind in r.classes))
+
+
+def labels(r: Reading) -> int:
+    """The number of classes: ``num_labels``, or the length of ``id2label``, 2 when neither stands there."""
+    found = r.config.get("num_labels")
+    if found is None:
+        names = r.config.get("id2label")
+        return len(names) if isinstance(names, dict) and names else 2
+    if type(found) is not int or not 1 <= found <= 2**40:
+        raise r.refuse("num_labels", "a whole number from 1 to 2**40")
+    return found

@@ -1,0 +1,177 @@
+"""The mechanics of a trace: where a line stands, how often it runs, what is shared, what is run again.
+
+Loops over equal layers are traced once. What is made inside such a loop exists once per layer, what is closed over
+(rotary tables, masks, the encoder's output, T5's bias) once in all; the carry from layer to layer is accounted for by
+:class:`Carry`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from .dims import Dim
+from .tensor import Cached, Kernels, Line, Role, Step, Tensor
+
+Recompute: TypeAlias = Literal["none", "selective", "full"]
+"""What a checkpoint drops and runs again: nothing, the core attention, or each whole layer."""
+
+
+class Carry(NamedTuple):
+    """The tensor handed from layer to layer: before the loop, as a layer receives and returns it, after the loop."""
+
+    before: Tensor
+    received: Tensor
+    returned: Tensor
+    after: Tensor
+    layer: str
+
+
+class Recorder:
+    """Lines in the order in which they run, and the scopes they are written in. :class:`~blockcalc.tape.Tape` adds the rules."""
+
+    def __init__(self, step: Step, kernels: Kernels | None = None, recompute: Recompute = "none") -> None:
+        self.step = step
+        self.kernels = kernels or Kernels()
+        self.recompute = recompute
+        self.memory: Tensor | None = None
+        self.lines: list[Line] = []
+        self.carries: list[Carry] = []
+        self.buffers: list[Tensor] = []
+        self._prefix = ""
+        self._layer: str | None = None
+        self._copies: Dim = 1
+        self._stored: Dim = 1
+        self._active: Dim = 1
+        self._once: dict[Any, Tensor] = {}
+
+    # -- where a line stands ------------------------------------------------------------------------------------------
+
+    def call(self, name: str, component: Any, *inputs: Tensor) -> Any:
+        """``component.trace(self, *inputs)``, its lines named ``name.…``."""
+        outer = self._prefix
+        self._prefix = f"{outer}{name}." if name else outer
+        try:
+            return component.trace(self, *inputs)
+        finally:
+            self._prefix = outer
+
+    def record(
+        self,
+        name: str,
+        kind: str,
+        written: Tensor | tuple[Tensor, ...],
+        read: tuple[Tensor, ...] = (),
+        weights: tuple[Tensor, ...] = (),
+        saved: tuple[Tensor, ...] = (),
+        cached: tuple[Cached, ...] = (),
+        forward: Dim = 0,
+        dinput: Dim = 0,
+        dweight: Dim = 0,
+        pairs: Dim = 1,
+        visible: Dim = 1,
+        heads: Dim = 1,
+        window: Dim | None = None,
+    ) -> None:
+        """Write one line at the present place."""
+        line = Line(
+            self._prefix + name, kind, self._copies, self._layer,
+            written=written if type(written) is tuple else (written,),  # type: ignore[arg-type]
+            read=read, weights=weights, saved=saved, cached=cached,
+            forward=forward, dinput=dinput, dweight=dweight, pairs=pairs, visible=visible, heads=heads, window=window,
+        )  # fmt: skip
+        self.lines.append(line)
+
+    # -- tensors ------------------------------------------------------------------------------------------------------
+
+    def tensor(
+        self, axes: tuple[str, ...], sizes: tuple[Dim, ...], role: Role = "activation", grad: bool = True
+    ) -> Tensor:
+        """A tensor made here: one a layer inside a loop."""
+        return Tensor(axes, sizes, role, copies=self._copies, active=self._copies, grad=grad)
+
+    def weight(
+        self, axes: tuple[str, ...], sizes: tuple[Dim, ...], role: Role = "matrix", trains: bool = True
+    ) -> Tensor:
+        """A parameter made here: one a layer, and one an expert inside a bank."""
+        return Tensor(axes, sizes, role, copies=self._stored, active=self._active, grad=trains)
+
+    def like(self, x: Tensor, role: Role = "activation") -> Tensor:
+        """A new tensor of x's shape."""
+        return Tensor(x.axes, x.sizes, role, copies=self._copies, active=self._copies, grad=x.grad)
+
+    def view(self, x: Tensor, axes: tuple[str, ...], sizes: tuple[Dim, ...]) -> Tensor:
+        """The storage of x under other axes."""
+        return Tensor(axes, sizes, x.role, copies=x.copies, active=x.active, grad=x.grad, base=x)
+
+    def buffer(self, key: str, axes: tuple[str, ...], sizes: tuple[Dim, ...], role: Role) -> Tensor:
+        """A constant that the whole model shares, such as a rotary table or a mask. Alive whether saved or not."""
+        found = self._once.get((key, sizes))
+        if found is None:
+            found = self._once[key, sizes] = Tensor(axes, sizes, role, grad=False)
+            self.buffers.append(found)
+        return found
+
+    def once(self, key: Any, make: Callable[[], Tensor]) -> Tensor:
+        """What *make* traces, run once per stack however many layers ask for it, and outside their loop."""
+        scope = (self._prefix.partition(".")[0], key)
+        if scope not in self._once:
+            with self._place(f"{scope[0]}.", None, 1, 1, 1):
+                self._once[scope] = make()
+        return self._once[scope]
+
+    def source(self, x: Tensor) -> Tensor:
+        """What cross-attention reads: the encoder's output (b m d), as wide as x when a block is traced alone."""
+        if self.memory is None:
+            self.memory = Tensor(("b", "m", "d"), (self.step.b, self.step.source_new, x["d"]))
+        return self.memory
+
+    # -- how often ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _place(self, prefix: str, layer: str | None, copies: Dim, stored: Dim, active: Dim) -> Iterator[None]:
+        outer = self._prefix, self._layer, self._copies, self._stored, self._active
+        self._prefix, self._layer, self._copies, self._stored, self._active = prefix, layer, copies, stored, active
+        try:
+            yield
+        finally:
+            self._prefix, self._layer, self._copies, self._stored, self._active = outer
+
+    def repeat(self, name: str, copies: Dim, x: Tensor, layer: Any, *, share_weights: bool = False) -> Tensor:
+        """A loop of *copies* equal layers over the carry x; with *share_weights* (ALBERT) all use the same weights."""
+        prefix, before = f"{self._prefix}{name}." if name else self._prefix, x
+        received = Tensor(x.axes, x.sizes, x.role, copies=self._copies * (copies - 1), grad=x.grad)
+        stored = self._stored if share_weights else self._stored * copies
+        with self._place(prefix, prefix[:-1], self._copies * copies, stored, stored):
+            with self.checkpoint("full"):
+                returned = layer.trace(self, received)
+        after = self.like(returned)
+        self.carries.append(Carry(before.storage, received, returned.storage, after, prefix[:-1]))
+        return after
+
+    @contextmanager
+    def choose(self, copies: Dim, active: Dim) -> Iterator[None]:
+        """A bank of *copies* equal experts of which each token uses *active*: weights made inside exist once an expert."""
+        with self._place(
+            self._prefix, self._layer, self._copies, self._stored * copies, self._active * active
+        ):
+            yield
+
+    # -- what is run again --------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def checkpoint(self, mode: Recompute) -> Iterator[None]:
+        """Under the recompute *mode*, drop what is saved inside, keep what came in, and run the lines again backward."""
+        if self.recompute != mode:
+            yield
+            return
+        start = len(self.lines)
+        yield
+        lines = [line for line in self.lines[start:] if line.layer == self._layer]
+        inside = {tensor.storage for line in lines for tensor in line.written}
+        kept: dict[Tensor, None] = {}
+        for line in lines:
+            kept.update((t, None) for t in line.read if t.storage not in inside and t.storage not in self.buffers)
+            line.saved, line.recomputed = (), True
+        self.record("checkpoint", "checkpoint", (), saved=tuple(kept))

@@ -1,0 +1,281 @@
+"""Every cost rule, once: which weights, saved tensors, cached tensors, traffic and multiply-adds an operation has.
+
+What autograd keeps was measured on torch (CPU): each rule's docstring says it. The mechanics are in
+:mod:`blockcalc.recorder`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .dims import Dim, half, product, smaller
+from .errors import InputError, UndefinedError
+from .recorder import Recorder
+from .tensor import Cached, Role, Tensor, parse
+
+
+def visible_pairs(t: Dim, s: Dim, *, causal: bool, window: Dim | None = None) -> Dim:
+    """Query-key pairs that the mask lets through, for t new positions of which the last sees s.
+
+    Causal: F(s) − F(s − t) with F(x) = x(x + 1)/2; with a window of w keys, the query's own included,
+    F(x) = x·m − m(m − 1)/2 with m = min(x, w). Bidirectional: t·s.
+    """
+    if not causal:
+        return t * s
+
+    def up_to(x: Dim) -> Dim:
+        m = x if window is None else smaller(x, window)
+        return x * m - half(m * (m - 1))
+
+    return up_to(s) - up_to(s - t)
+
+
+class Tape(Recorder):
+    """The recorder that a component's ``trace`` writes on."""
+
+    # -- weights ------------------------------------------------------------------------------------------------------
+
+    def linear(
+        self,
+        name: str,
+        x: Tensor,
+        pattern: str,
+        *,
+        bias: bool = False,
+        weight: Tensor | None = None,
+        role: Role = "matrix",
+        trains: bool = True,
+        kind: str = "linear",
+        **sizes: Dim,
+    ) -> Tensor:
+        """x times a weight over the axes that the pattern sums over. Saves its input if the weight trains.
+
+        Backward costs one forward for each gradient that is needed. *weight* reuses a weight (a tied head).
+        """
+        plan = parse(pattern)
+        lead = len(x.axes) - len(plan.left)
+        if x.axes[lead:] != plan.left or (lead and not plan.leading):
+            raise InputError(f"linear({name!r}, {x}, {pattern!r}): the tensor's axes are {' '.join(x.axes)}")
+        known = dict(zip(plan.left, x.sizes[lead:], strict=True))
+        known.update(sizes)
+        made = tuple(known[axis] for axis in plan.made)
+        if weight is None:
+            shape = (*plan.summed, *plan.made)
+            weight = self.weight(shape, tuple(known[axis] for axis in shape), role, trains)
+        out_axes = x.axes[:lead] + plan.right
+        out_sizes = x.sizes[:lead] + tuple(known[axis] for axis in plan.right)
+        out = self.tensor(out_axes, out_sizes, grad=x.grad or weight.grad)
+        weights: tuple[Tensor, ...] = (weight,)
+        if bias:
+            weights += (self.weight(plan.made, made, "head" if role == "head" else "vector", trains),)
+        work = x.numel * product(made)
+        self.record(
+            name, kind, out, (x,), weights,
+            saved=(x,) if weight.grad else (),
+            forward=work, dinput=work if x.grad else 0, dweight=work if weight.grad else 0,
+        )  # fmt: skip
+        return out
+
+    def lookup(self, name: str, ids: Tensor, table: Tensor) -> Tensor:
+        """Rows of a table (v …) by index: no multiply-adds; saves the int64 indices."""
+        out = self.tensor((*ids.axes, *table.axes[1:]), (*ids.sizes, *table.sizes[1:]), grad=table.grad)
+        self.record(name, "lookup", out, (ids,), (table,), saved=(ids,) if table.grad else ())
+        return out
+
+    # -- elementwise --------------------------------------------------------------------------------------------------
+
+    def add(self, name: str, *terms: Tensor) -> Tensor:
+        """A sum of tensors (the first has the full shape): keeps nothing."""
+        out = self.like(terms[0])
+        out.grad = any(term.grad for term in terms)
+        self.record(name, "add", out, terms)
+        return out
+
+    def mul(self, name: str, a: Tensor, b: Tensor) -> Tensor:
+        """An elementwise product: keeps each factor whose partner needs a gradient."""
+        out = self.like(a)
+        out.grad = a.grad or b.grad
+        self.record(name, "mul", out, (a, b), saved=((a,) if b.grad else ()) + ((b,) if a.grad else ()))
+        return out
+
+    def act(self, name: str, x: Tensor, keeps: Literal["input", "output"]) -> Tensor:
+        """An elementwise function: keeps its input (gelu, silu) or its output (relu, tanh, sigmoid)."""
+        out = self.like(x)
+        self.record(name, "act", out, (x,), saved=(x if keeps == "input" else out,) if x.grad else ())
+        return out
+
+    # -- norms --------------------------------------------------------------------------------------------------------
+
+    def layer_norm(self, name: str, x: Tensor, *, gain: bool = True, bias: bool = True) -> Tensor:
+        """Keeps the input, the mean and 1/std of each row; with all in bf16 the statistics are bf16 too."""
+        out, rows = self.like(x), (x.axes[:-1], x.sizes[:-1])
+        vector = (x.axes[-1:], x.sizes[-1:], "vector")
+        weights = tuple(self.weight(*vector) for _ in range(gain + bias))  # type: ignore[arg-type]
+        self.record(name, "norm", out, (x,), weights, saved=(x, self.tensor(*rows), self.tensor(*rows)))
+        return out
+
+    def rms_norm(self, name: str, x: Tensor, *, gain: bool = True) -> Tensor:
+        """Composed: runs in fp32, keeps the input as fp32, 1/rms of each row and, with a gain, the normalised fp32 value.
+
+        Fused (CUDA): keeps the input and 1/rms.
+        """
+        out, inverse = self.like(x), self.tensor(x.axes[:-1], x.sizes[:-1], "statistic")
+        weights = (self.weight(x.axes[-1:], x.sizes[-1:], "vector"),) if gain else ()
+        if self.kernels.norm == "fused":
+            saved: tuple[Tensor, ...] = (x, inverse)
+        else:
+            wide = self.like(x, "statistic")
+            wide.cast_of = x
+            saved = (wide, inverse, self.like(x, "statistic")) if gain else (wide, inverse)
+        self.record(name, "norm", out, (x,), weights, saved=saved)
+        return out
+
+    # -- attention ----------------------------------------------------------------------------------------------------
+
+    def rotate(self, name: str, x: Tensor, r: Dim) -> Tensor:
+        """Rotary embedding of the first r of a head's entries: keeps the cosine and sine tables, not its input."""
+        shape = (("t", "r"), (x["t"], half(r)), "activation")
+        cos, sin = self.buffer("rotary cos", *shape), self.buffer("rotary sin", *shape)  # type: ignore[arg-type]
+        out = self.like(x)
+        self.record(name, "rotate", out, (x, cos, sin), saved=(cos, sin))
+        return out
+
+    def concat(self, name: str, a: Tensor, b: Tensor) -> Tensor:
+        """Two tensors side by side along their last axes, b broadcast over the others that it lacks. Keeps nothing."""
+        out = self.tensor(a.axes, (*a.sizes[:-1], a.sizes[-1] + b.sizes[-1]))
+        self.record(name, "concat", out, (a, b))
+        return out
+
+    def cache(
+        self, name: str, x: Tensor, kind: Literal["full", "latent", "cross"] = "full", window: Dim | None = None
+    ) -> Tensor:
+        """x's new positions (its axis t, or m of the encoder) behind those a cache holds: the positions a query can see.
+
+        A window layer has at most w − 1 earlier ones at hand. Without a cache this is x itself.
+        """
+        step, axes = self.step, tuple("s" if axis in "tm" else axis for axis in x.axes)
+
+        def at(positions: Dim) -> tuple[Dim, ...]:
+            return tuple(positions if axis == "s" else size for axis, size in zip(axes, x.sizes, strict=True))
+
+        if not step.cache:
+            return self.view(x, axes, x.sizes)
+        held = step.source if kind == "cross" else step.s
+        entry = Cached(Tensor(axes, at(held), "key_value", copies=self._copies), kind, None)
+        if window is not None:
+            entry = Cached(entry.tensor, "window", window)
+            held = step.t + smaller(step.s - step.t, window - 1)
+        out = self.tensor(axes, at(held), "key_value")
+        self.record(name, "cache", out, (x,), cached=(entry,))
+        return out
+
+    def attention(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        causal: bool,
+        window: Dim | None = None,
+        bias: Tensor | None = None,
+        softcap: bool = False,
+    ) -> Tensor:
+        """softmax(q kᵀ + bias) v for q (b t n h), k (b s k h), v (b s k u); returns (b t n u).
+
+        Math keeps q, k and v expanded to n heads, the softmax and a boolean mask; a soft cap keeps its tanh besides.
+        """
+        b, t, n, h = q.sizes
+        s, u = k["s"], v.sizes[-1]
+        pairs = t * s
+        visible = visible_pairs(t, self.step.s, causal=causal, window=window) if causal else pairs
+        out = self.tensor(("b", "t", "n", "u"), (b, t, n, u))
+        if self.kernels.attention == "flash":
+            with self.checkpoint("selective"):
+                self._flash(q, k, v, out, causal, window, bias, softcap, pairs, visible)
+            return out
+        with self.checkpoint("selective"):
+            scores = self.tensor(("b", "n", "t", "s"), (b, n, t, s))
+            self.record(
+                "scores", "attention", scores, (q, k),
+                saved=(q, self._expand(k, n)), forward=b * n * h, dinput=2 * b * n * h, pairs=pairs, visible=visible, heads=n, window=window,
+            )  # fmt: skip
+            if softcap:
+                scores = self.act("softcap", scores, "output")
+            if bias is not None:
+                scores = self.add("bias", scores, bias)
+            if causal:
+                mask = self.buffer(f"mask {window}", ("t", "s"), (t, s), "mask")
+                self.record("mask", "mask", scores, (scores, mask), saved=(mask,))
+            weights = self.act("softmax", scores, "output")
+            self.record(
+                "mix", "attention", out, (weights, v),
+                saved=(weights, self._expand(v, n)),
+                forward=b * n * u, dinput=2 * b * n * u, pairs=pairs, visible=visible, heads=n, window=window,
+            )  # fmt: skip
+        return out
+
+    def _expand(self, x: Tensor, n: Dim) -> Tensor:
+        """Keys or values as the math kernel keeps them: one copy a query head when heads are grouped."""
+        b, s, k, h = x.sizes
+        return x if k == n else self.tensor(("b", "s", "n", "h"), (b, s, n, h), x.role)
+
+    def _flash(
+        self, q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, window: Dim | None, bias: Tensor | None,
+        softcap: bool, pairs: Dim, visible: Dim,
+    ) -> None:  # fmt: skip
+        """One kernel: keeps q, k, v unexpanded, the output and one fp32 log-sum-exp a row and head, and runs the scores
+        again backward (5 products against 2). A window takes an additive mask."""
+        b, t, n, h = q.sizes
+        u = v.sizes[-1]
+        if h != u:
+            raise UndefinedError(f"flash attention: keys are {h} wide and values {u}; the CPU's kernel takes equal widths only")
+        if bias is not None:
+            raise UndefinedError("flash attention: a trainable position bias has no flash kernel on the CPU")
+        if softcap:
+            raise UndefinedError("flash attention: soft-capped scores have no flash kernel on the CPU")
+        masks: tuple[Tensor, ...] = ()
+        if window is not None:
+            masks = (self.buffer(f"mask {window}", ("t", "s"), (t, k["s"]), "activation"),)
+        rows = self.tensor(("b", "n", "t"), (b, n, t), "statistic")
+        self.record(
+            "flash", "attention", out, (q, k, v, *masks), saved=(q, k, v, out, rows, *masks),
+            forward=b * n * (h + u), dinput=b * n * (3 * h + 2 * u), pairs=pairs, visible=visible, heads=n, window=window,
+        )  # fmt: skip
+
+    # -- mixtures -----------------------------------------------------------------------------------------------------
+
+    def route(self, logits: Tensor, a: Dim, *, renormalise: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores in fp32, the a best of each token: keeps the scores and the int64 choice and, where the weights are
+        divided by their sum, both of these in fp32. Returns the weights, the rows' order and their tokens."""
+        chosen_axes, chosen = (*logits.axes[:-1], "a"), (*logits.sizes[:-1], a)
+        index = self.tensor(chosen_axes, chosen, "index", grad=False)
+        self.record("scores", "act", index, (logits,), saved=(self.like(logits, "statistic"), index))
+        weights = self.tensor(chosen_axes, chosen, "statistic")
+        if renormalise:
+            total = self.tensor(logits.axes[:-1], logits.sizes[:-1], "statistic")
+            self.record("renormalise", "div", weights, (weights, total), saved=(weights, total))
+        order, tokens = (self.tensor(chosen_axes, chosen, "index", grad=False) for _ in range(2))
+        self.record("sort", "sort", (order, tokens), (index,))
+        return weights, order, tokens
+
+    def dispatch(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """The b·t·a routed rows, sorted by expert: keeps the int64 tokens."""
+        rows = self.tensor((*tokens.axes, x.axes[-1]), (*tokens.sizes, x.sizes[-1]), grad=x.grad)
+        self.record("dispatch", "gather", rows, (x, tokens), saved=(tokens,))
+        return rows
+
+    def combine(self, x: Tensor, rows: Tensor, weights: Tensor, order: Tensor, tokens: Tensor) -> Tensor:
+        """Weighs the experts' rows and adds them up by token, in x's shape: keeps rows, weights, order and tokens."""
+        out, sorted_weights = self.like(x), self.tensor(weights.axes, weights.sizes)
+        saved = (rows, sorted_weights, order, tokens)
+        self.record("combine", "scatter", out, (rows, weights, order, tokens), saved=saved)
+        return out
+
+    # -- the loss -----------------------------------------------------------------------------------------------------
+
+    def cross_entropy(self, name: str, logits: Tensor) -> Tensor:
+        """Keeps the log-probabilities (b t v), the int64 targets and one scalar."""
+        targets = self.tensor(logits.axes[:-1], logits.sizes[:-1], "index", grad=False)
+        scalar, out = self.tensor((), ()), self.tensor((), ())
+        self.record(name, "loss", out, (logits, targets), saved=(self.like(logits), targets, scalar))
+        return out

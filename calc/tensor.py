@@ -1,0 +1,234 @@
+"""What a trace is made of: tensors with named axes, the lines that use them, and the step that is traced.
+
+Nothing here knows a byte width, a cost rule or a block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple, TypeAlias
+
+from .dims import Dim, check_sizes, product
+from .errors import InputError
+
+Role: TypeAlias = Literal[
+    "activation",  # in the compute type
+    "statistic",  # kept in fp32 whatever the compute type
+    "mask",  # boolean
+    "index",  # int64
+    "key_value",  # held by a cache
+    "state",  # a recurrent state
+    "matrix",  # weight that is multiplied
+    "vector",  # weight that is added or scales: bias, gain
+    "table",  # weight that is looked up
+    "head",  # the untied output matrix and its bias
+]
+
+
+class Tensor:
+    """A shape: named axes with sizes, and what the storage behind it is.
+
+    ``base`` is the tensor it is a view of, ``cast_of`` the tensor it is a copy of in another role. ``copies`` says how
+    many equal ones there are (the layers of a loop, the experts of a bank), ``active`` how many of them one token uses.
+    ``grad``: does a gradient flow to it.
+    """
+
+    __slots__ = ("active", "axes", "base", "cast_of", "copies", "grad", "role", "sizes")
+
+    def __init__(
+        self,
+        axes: tuple[str, ...],
+        sizes: tuple[Dim, ...],
+        role: Role = "activation",
+        *,
+        copies: Dim = 1,
+        active: Dim = 1,
+        grad: bool = True,
+        base: Tensor | None = None,
+        cast_of: Tensor | None = None,
+    ) -> None:
+        self.axes = axes
+        self.sizes = sizes
+        self.role = role
+        self.copies = copies
+        self.active = active
+        self.grad = grad
+        self.base = base
+        self.cast_of = cast_of
+
+    def __getitem__(self, axis: str) -> Dim:
+        try:
+            return self.sizes[self.axes.index(axis)]
+        except ValueError:
+            raise InputError(f"a tensor {self} has no axis {axis!r}") from None
+
+    @property
+    def numel(self) -> Dim:
+        """Elements of one copy."""
+        return product(self.sizes)
+
+    @property
+    def storage(self) -> Tensor:
+        """The tensor that owns the memory: itself, or what it is a view of."""
+        tensor = self
+        while tensor.base is not None:
+            tensor = tensor.base
+        return tensor
+
+    def __repr__(self) -> str:
+        shape = " ".join(f"{axis}={size}" for axis, size in zip(self.axes, self.sizes, strict=True))
+        return f"({shape})"
+
+
+class Cached(NamedTuple):
+    """A cache entry: ``tensor`` holds one layer's positions along its axis ``s``; a window layer needs only the last ``w``."""
+
+    tensor: Tensor
+    kind: Literal["full", "window", "latent", "cross", "state"]
+    window: Dim | None
+
+
+class Line:
+    """One operation. Multiply-adds are per pair: of a query with a key in attention, else there is one pair.
+
+    ``forward``, ``dinput`` and ``dweight`` are those of the forward pass, of the inputs' and of the weights' gradients;
+    ``pairs`` those computed, ``visible`` those that the mask lets through, ``heads`` and ``window`` what a line of
+    attention has of them. ``layer`` is the distinct block it stands in.
+    """
+
+    __slots__ = (
+        "cached", "copies", "dinput", "dweight", "forward", "heads", "kind", "layer", "pairs", "path", "read",
+        "recomputed", "saved", "visible", "weights", "window", "written",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        path: str,
+        kind: str,
+        copies: Dim,
+        layer: str | None,
+        *,
+        written: tuple[Tensor, ...] = (),
+        read: tuple[Tensor, ...] = (),
+        weights: tuple[Tensor, ...] = (),
+        saved: tuple[Tensor, ...] = (),
+        cached: tuple[Cached, ...] = (),
+        forward: Dim = 0,
+        dinput: Dim = 0,
+        dweight: Dim = 0,
+        pairs: Dim = 1,
+        visible: Dim = 1,
+        heads: Dim = 1,
+        window: Dim | None = None,
+    ) -> None:
+        self.path = path
+        self.kind = kind
+        self.copies = copies
+        self.layer = layer
+        self.written = written
+        self.read = read
+        self.weights = weights
+        self.saved = saved
+        self.cached = cached
+        self.forward = forward
+        self.dinput = dinput
+        self.dweight = dweight
+        self.pairs = pairs
+        self.visible = visible
+        self.heads = heads
+        self.window = window
+        self.recomputed = False
+
+    def __repr__(self) -> str:
+        return f"Line({self.path}: {self.kind} x {self.copies})"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is run: ``b`` sequences, ``t`` new tokens each, of which the last sees ``s`` (the new ones included).
+
+    For an encoder-decoder these are the decoder's; ``source`` is the encoder's length and ``source_new`` how many of
+    its tokens are run now (0 when decoding). Training is s = t, decoding is t = 1: one formula, several substitutions.
+    """
+
+    b: Dim
+    t: Dim
+    s: Dim
+    source: Dim = 1
+    source_new: Dim = 0
+    training: bool = False
+    cache: bool = False
+    head: Literal["all", "last"] = "all"
+
+    def __post_init__(self) -> None:
+        check_sizes("the step", batch=self.b, seq=self.t or 1, context=self.s, encoder_seq=self.source)
+        if type(self.t) is int and type(self.s) is int and self.t > self.s:
+            raise InputError(f"the step: context {self.s} is shorter than the {self.t} new tokens that it includes")
+
+    @property
+    def of_source(self) -> Step:
+        """The encoder's own step: all of the source at once, or nothing of it."""
+        return Step(self.b, self.source_new, self.source, training=self.training)
+
+    @classmethod
+    def train(cls, b: Dim, t: Dim, source: Dim | None = None) -> Step:
+        """A training step: forward, loss and backward over t tokens. ``source`` is the encoder's length, t unless given."""
+        source = t if source is None else source
+        return cls(b, t, t, source, source, training=True)
+
+    @classmethod
+    def forward(cls, b: Dim, t: Dim, source: Dim | None = None) -> Step:
+        """A forward pass that keeps nothing."""
+        source = t if source is None else source
+        return cls(b, t, t, source, source)
+
+    @classmethod
+    def prefill(cls, b: Dim, t: Dim, s: Dim | None = None, source: Dim | None = None) -> Step:
+        """t new tokens into a cache that then holds s."""
+        source = t if source is None else source
+        return cls(b, t, t if s is None else s, source, source, cache=True)
+
+    @classmethod
+    def decode(cls, b: Dim, s: Dim, source: Dim | None = None) -> Step:
+        """One new token that sees s, itself included."""
+        return cls(b, 1, s, s if source is None else source, 0, cache=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """Which implementation runs, and so what autograd keeps. Each rule was measured on a twin.
+
+    ``attention``: ``math`` writes the scores out, ``flash`` keeps one log-sum-exp a row. ``norm``: ``composed`` is
+    RMSNorm out of elementary operations (the CPU), ``fused`` one kernel (CUDA).
+    """
+
+    attention: Literal["math", "flash"] = "math"
+    norm: Literal["composed", "fused"] = "composed"
+
+
+class Pattern(NamedTuple):
+    """A parsed ``"b t d -> b t f"``: axes in, axes out, those summed over and those made. ``...`` is any leading axes."""
+
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    summed: tuple[str, ...]
+    made: tuple[str, ...]
+    leading: bool
+
+
+@lru_cache(maxsize=None)
+def parse(pattern: str) -> Pattern:
+    """Read a linear map's pattern. ``"... d -> ... f"`` leaves whatever leading axes there are alone."""
+    left_text, arrow, right_text = pattern.partition("->")
+    left, right = tuple(left_text.split()), tuple(right_text.split())
+    if not arrow or len(set(left)) != len(left) or len(set(right)) != len(right):
+        raise InputError(f"pattern {pattern!r}: expected distinct axes on both sides of '->', as in 'b t d -> b t f'")
+    leading = left[:1] == ("...",)
+    if leading:
+        if right[:1] != ("...",):
+            raise InputError(f"pattern {pattern!r}: '...' must open both sides")
+        left, right = left[1:], right[1:]
+    summed = tuple(axis for axis in left if axis not in right)
+    made = tuple(axis for axis in right if axis not in left)
+    return Pattern(left, right, summed, made, leading)
