@@ -78,8 +78,8 @@ class Activations(NamedTuple):
     """Bytes alive after the forward pass of a training step, parameters excluded: ``bytes`` is all of it.
 
     ``layers`` the distinct layers, ``order`` how many of each run one after the other (encoder first), ``buffers`` the
-    rotary tables and masks, ``loss`` what the loss keeps, ``rest`` what else stands outside the layers, ``roles`` all of
-    it by role.
+    rotary tables and masks, ``loss`` what the loss keeps, ``rest`` what else stands outside the layers; ``roles`` and
+    ``paths`` are all of it by role, and by the line that keeps it first.
     """
 
     bytes: Dim
@@ -89,6 +89,7 @@ class Activations(NamedTuple):
     loss: Dim
     rest: Dim
     roles: Mapping[str, Dim]
+    paths: Mapping[str, Dim]
 
     @property
     def per_layer(self) -> tuple[Dim, ...]:
@@ -222,12 +223,14 @@ class Budget:
         inside: dict[str, Dim] = dict.fromkeys(carries, 0)
         closed_over: dict[str, Dim] = dict.fromkeys(carries, 0)
         roles: dict[str, Dim] = {}
+        paths: dict[str, Dim] = {}
         loss: Dim = 0
         rest: Dim = 0
         for tensor, line in kept.items():
             size = tensor.numel * widths[tensor.role]
             total = size * counts.get(tensor, tensor.copies)
             roles[tensor.role] = roles.get(tensor.role, 0) + total
+            paths[line.path] = paths.get(line.path, 0) + total
             carry = carries.get(line.layer) if line.layer is not None else None
             if carry is None:
                 if line.kind == "loss":
@@ -246,7 +249,7 @@ class Budget:
             roles[buffer.role] = roles.get(buffer.role, 0) + size
         layers = tuple(self._layer(c, kept, widths, inside[c.layer], closed_over[c.layer]) for c in self.carries)
         total = sum(roles.values())
-        return Activations(total, layers, self.order, buffers, loss, rest, MappingProxyType(roles))
+        return Activations(total, layers, self.order, buffers, loss, rest, MappingProxyType(roles), MappingProxyType(paths))
 
     def _kept(self, widths: Widths) -> tuple[dict[Tensor, Line], dict[Tensor, Dim]]:
         """Each storage kept, with the line that keeps it first, and how many of it there are where that is not its copies.

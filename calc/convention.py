@@ -141,7 +141,7 @@ def _megatron_terms(budget: Budget, name: str) -> tuple[Dim, Dim]:
 class _Gpt(NamedTuple):
     v: Dim
     d: Dim
-    l: Dim  # noqa: E741
+    l: Dim
     f: Dim
     width: Dim
 
@@ -151,7 +151,7 @@ def _gpt(budget: Budget, name: str) -> _Gpt:
     _dense(budget, name)
     table = next(line.weights[0] for line in budget.lines if line.path == "embedding.token")
     found: dict[str, Line] = {}
-    l: Dim = 0  # noqa: E741
+    l: Dim = 0
     for line in budget.lines:
         if line.kind == "linear" and line.layer is not None:
             part = line.path.rpartition(".")[2]

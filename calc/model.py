@@ -61,7 +61,7 @@ class Layer:
     """A distinct block and how many layers are of it."""
 
     block: Any  # a component
-    l: Dim  # layers  # noqa: E741
+    l: Dim  # layers
     name: str = "layer"
 
     def __post_init__(self) -> None:
@@ -206,8 +206,10 @@ class Model:
         return self.embedding.position.m if self.embedding.position is not None else None
 
 
-def trace(component: Component, step: Step, d: Dim, kernels: Kernels | None = None) -> Budget:
+def trace(
+    component: Component, step: Step, d: Dim, kernels: Kernels | None = None, recompute: Recompute = "none"
+) -> Budget:
     """What one component costs on an input (b t d) of width d."""
-    tape = Tape(step, kernels)
-    component.trace(tape, tape.tensor(("b", "t", "d"), (step.b, step.t, d)))
-    return Budget(tape.lines, tape.carries, tape.buffers, step, tape.kernels, "none")
+    tape = Tape(step, kernels, recompute)
+    tape.call("", component, tape.tensor(("b", "t", "d"), (step.b, step.t, d)))
+    return Budget(tape.lines, tape.carries, tape.buffers, step, tape.kernels, recompute)

@@ -41,6 +41,7 @@ class Recorder:
         self.buffers: list[Tensor] = []
         self._prefix = ""
         self._layer: str | None = None
+        self._origin: type | None = None
         self._copies: Dim = 1
         self._stored: Dim = 1
         self._active: Dim = 1
@@ -50,12 +51,12 @@ class Recorder:
 
     def call(self, name: str, component: Any, *inputs: Tensor) -> Any:
         """``component.trace(self, *inputs)``, its lines named ``name.…``."""
-        outer = self._prefix
-        self._prefix = f"{outer}{name}." if name else outer
+        outer, origin = self._prefix, self._origin
+        self._prefix, self._origin = f"{outer}{name}." if name else outer, type(component)
         try:
             return component.trace(self, *inputs)
         finally:
-            self._prefix = outer
+            self._prefix, self._origin = outer, origin
 
     def record(
         self,
@@ -74,9 +75,9 @@ class Recorder:
         heads: Dim = 1,
         window: Dim | None = None,
     ) -> None:
-        """Write one line at the present place."""
+        """Write one line at the present place; without a name it is the component's only one."""
         line = Line(
-            self._prefix + name, kind, self._copies, self._layer,
+            self._prefix + name if name else self._prefix[:-1] or kind, kind, self._copies, self._layer, self._origin,
             written=written if type(written) is tuple else (written,),  # type: ignore[arg-type]
             read=read, weights=weights, saved=saved, cached=cached,
             forward=forward, dinput=dinput, dweight=dweight, pairs=pairs, visible=visible, heads=heads, window=window,
@@ -143,9 +144,8 @@ class Recorder:
         prefix, before = f"{self._prefix}{name}." if name else self._prefix, x
         received = Tensor(x.axes, x.sizes, x.role, copies=self._copies * (copies - 1), grad=x.grad)
         stored = self._stored if share_weights else self._stored * copies
-        with self._place(prefix, prefix[:-1], self._copies * copies, stored, stored):
-            with self.checkpoint("full"):
-                returned = layer.trace(self, received)
+        with self._place(prefix, prefix[:-1], self._copies * copies, stored, stored), self.checkpoint("full"):
+            returned = self.call("", layer, received)
         after = self.like(returned)
         self.carries.append(Carry(before.storage, received, returned.storage, after, prefix[:-1]))
         return after

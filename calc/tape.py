@@ -106,18 +106,21 @@ class Tape(Recorder):
 
     # -- norms --------------------------------------------------------------------------------------------------------
 
-    def layer_norm(self, name: str, x: Tensor, *, gain: bool = True, bias: bool = True) -> Tensor:
-        """Keeps the input, the mean and 1/std of each row; with all in bf16 the statistics are bf16 too."""
-        out, rows = self.like(x), (x.axes[:-1], x.sizes[:-1])
-        vector = (x.axes[-1:], x.sizes[-1:], "vector")
+    def layer_norm(self, name: str, x: Tensor, *, gain: bool = True, bias: bool = True, heads: bool = False) -> Tensor:
+        """Keeps the input, the mean and 1/std of each row; with all in bf16 the statistics are bf16 too.
+
+        With *heads* the gain (and the bias) of x (… n h) is one for each head.
+        """
+        out, rows, own = self.like(x), (x.axes[:-1], x.sizes[:-1]), -2 if heads else -1
+        vector = (x.axes[own:], x.sizes[own:], "vector")
         weights = tuple(self.weight(*vector) for _ in range(gain + bias))  # type: ignore[arg-type]
         self.record(name, "norm", out, (x,), weights, saved=(x, self.tensor(*rows), self.tensor(*rows)))
         return out
 
-    def rms_norm(self, name: str, x: Tensor, *, gain: bool = True) -> Tensor:
+    def rms_norm(self, name: str, x: Tensor, *, gain: bool = True, offset: bool = False) -> Tensor:
         """Composed: runs in fp32, keeps the input as fp32, 1/rms of each row and, with a gain, the normalised fp32 value.
 
-        Fused (CUDA): keeps the input and 1/rms.
+        Fused (CUDA): keeps the input and 1/rms. A gain that is 1 + w (*offset*) is a tensor of its own, kept besides.
         """
         out, inverse = self.like(x), self.tensor(x.axes[:-1], x.sizes[:-1], "statistic")
         weights = (self.weight(x.axes[-1:], x.sizes[-1:], "vector"),) if gain else ()
@@ -127,15 +130,21 @@ class Tape(Recorder):
             wide = self.like(x, "statistic")
             wide.cast_of = x
             saved = (wide, inverse, self.like(x, "statistic")) if gain else (wide, inverse)
+        if offset:
+            role: Role = "activation" if self.kernels.norm == "fused" else "statistic"
+            saved += (self.tensor(x.axes[-1:], x.sizes[-1:], role),)
         self.record(name, "norm", out, (x,), weights, saved=saved)
         return out
 
     # -- attention ----------------------------------------------------------------------------------------------------
 
-    def rotate(self, name: str, x: Tensor, r: Dim) -> Tensor:
-        """Rotary embedding of the first r of a head's entries: keeps the cosine and sine tables, not its input."""
-        shape = (("t", "r"), (x["t"], half(r)), "activation")
-        cos, sin = self.buffer("rotary cos", *shape), self.buffer("rotary sin", *shape)  # type: ignore[arg-type]
+    def rotate(self, name: str, x: Tensor, r: Dim, *, local: bool = False) -> Tensor:
+        """Rotary embedding of the first r of a head's entries: keeps the cosine and sine tables, not its input.
+
+        *local* layers have tables of their own besides those of the others.
+        """
+        shape, table = (("t", "r"), (x["t"], half(r)), "activation"), "local" if local else "rotary"
+        cos, sin = self.buffer(f"{table} cos", *shape), self.buffer(f"{table} sin", *shape)  # type: ignore[arg-type]
         out = self.like(x)
         self.record(name, "rotate", out, (x, cos, sin), saved=(cos, sin))
         return out
@@ -154,12 +163,12 @@ class Tape(Recorder):
         A window layer has at most w − 1 earlier ones at hand. Without a cache this is x itself.
         """
         step, axes = self.step, tuple("s" if axis in "tm" else axis for axis in x.axes)
+        if not step.cache:
+            return self.view(x, axes, x.sizes)
 
         def at(positions: Dim) -> tuple[Dim, ...]:
             return tuple(positions if axis == "s" else size for axis, size in zip(axes, x.sizes, strict=True))
 
-        if not step.cache:
-            return self.view(x, axes, x.sizes)
         held = step.source if kind == "cross" else step.s
         entry = Cached(Tensor(axes, at(held), "key_value", copies=self._copies), kind, None)
         if window is not None:
@@ -168,6 +177,12 @@ class Tape(Recorder):
         out = self.tensor(axes, at(held), "key_value")
         self.record(name, "cache", out, (x,), cached=(entry,))
         return out
+
+    def uncached(self, x: Tensor) -> Tensor:
+        """x's positions (its axis t, or m of the encoder) as those that a query can see: all of them, at once."""
+        if "t" in x.axes and self.step.t != self.step.s:
+            raise UndefinedError("attention in both directions sees all positions at once: there is nothing to decode from a cache")
+        return self.view(x, tuple("s" if axis in "tm" else axis for axis in x.axes), x.sizes)
 
     def attention(
         self,
@@ -179,11 +194,14 @@ class Tape(Recorder):
         window: Dim | None = None,
         bias: Tensor | None = None,
         softcap: bool = False,
+        sinks: bool = False,
     ) -> Tensor:
         """softmax(q kᵀ + bias) v for q (b t n h), k (b s k h), v (b s k u); returns (b t n u).
 
         Math keeps q, k and v expanded to n heads, the softmax and a boolean mask; a soft cap keeps its tanh besides.
         """
+        if sinks and self.kernels.attention == "flash":
+            raise UndefinedError("flash attention: attention sinks have no flash kernel on the CPU")
         b, t, n, h = q.sizes
         s, u = k["s"], v.sizes[-1]
         pairs = t * s
@@ -197,7 +215,7 @@ class Tape(Recorder):
             scores = self.tensor(("b", "n", "t", "s"), (b, n, t, s))
             self.record(
                 "scores", "attention", scores, (q, k),
-                saved=(q, self._expand(k, n)), forward=b * n * h, dinput=2 * b * n * h, pairs=pairs, visible=visible, heads=n, window=window,
+                saved=(q, self._expand(k, n, q)), forward=b * n * h, dinput=2 * b * n * h, pairs=pairs, visible=visible, heads=n, window=window,
             )  # fmt: skip
             if softcap:
                 scores = self.act("softcap", scores, "output")
@@ -206,7 +224,7 @@ class Tape(Recorder):
             if causal:
                 mask = self.buffer(f"mask {window}", ("t", "s"), (t, s), "mask")
                 self.record("mask", "mask", scores, (scores, mask), saved=(mask,))
-            weights = self.act("softmax", scores, "output")
+            weights = self._softmax(scores, sinks)
             self.record(
                 "mix", "attention", out, (weights, v),
                 saved=(weights, self._expand(v, n)),
@@ -214,10 +232,21 @@ class Tape(Recorder):
             )  # fmt: skip
         return out
 
-    def _expand(self, x: Tensor, n: Dim) -> Tensor:
-        """Keys or values as the math kernel keeps them: one copy a query head when heads are grouped."""
+    def _softmax(self, scores: Tensor, sinks: bool) -> Tensor:
+        """Keeps its output. With *sinks* a trained logit a head is one column more, which is kept and then left out."""
+        if not sinks:
+            return self.act("softmax", scores, "output")
+        b, n, t, s = scores.sizes
+        wide = self.tensor(scores.axes, (b, n, t, s + 1))
+        self.record("sinks", "concat", wide, (scores,), (self.weight(("n",), (n,), "vector"),))
+        return self.view(self.act("softmax", wide, "output"), scores.axes, scores.sizes)
+
+    def _expand(self, x: Tensor, n: Dim, q: Tensor | None = None) -> Tensor:
+        """Keys or values as the math kernel keeps them: one copy a query head when heads are grouped, and their own copy
+        when they are the queries."""
         b, s, k, h = x.sizes
-        return x if k == n else self.tensor(("b", "s", "n", "h"), (b, s, n, h), x.role)
+        same = k == n and (q is None or x.storage is not q.storage)
+        return x if same else self.tensor(("b", "s", "n", "h"), (b, s, n, h), x.role)
 
     def _flash(
         self, q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, window: Dim | None, bias: Tensor | None,
@@ -244,16 +273,22 @@ class Tape(Recorder):
 
     # -- mixtures -----------------------------------------------------------------------------------------------------
 
-    def route(self, logits: Tensor, a: Dim, *, renormalise: bool) -> tuple[Tensor, Tensor, Tensor]:
+    def route(
+        self, logits: Tensor, a: Dim, *, renormalise: bool, choose_first: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Scores in fp32, the a best of each token: keeps the scores and the int64 choice and, where the weights are
-        divided by their sum, both of these in fp32. Returns the weights, the rows' order and their tokens."""
+        divided by their sum, both of these in fp32. Returns the weights, the rows' order and their tokens.
+
+        With *choose_first* only the chosen logits are scored, so that only the choice and these scores are kept.
+        """
         chosen_axes, chosen = (*logits.axes[:-1], "a"), (*logits.sizes[:-1], a)
         index = self.tensor(chosen_axes, chosen, "index", grad=False)
-        self.record("scores", "act", index, (logits,), saved=(self.like(logits, "statistic"), index))
         weights = self.tensor(chosen_axes, chosen, "statistic")
+        scores = weights if choose_first else self.like(logits, "statistic")
+        self.record("scores", "act", index, (logits,), saved=(scores, index))
         if renormalise:
             total = self.tensor(logits.axes[:-1], logits.sizes[:-1], "statistic")
-            self.record("renormalise", "div", weights, (weights, total), saved=(weights, total))
+            self.record("renormalise", "div", (weights, total), saved=(weights, total))
         order, tokens = (self.tensor(chosen_axes, chosen, "index", grad=False) for _ in range(2))
         self.record("sort", "sort", (order, tokens), (index,))
         return weights, order, tokens
@@ -265,9 +300,10 @@ class Tape(Recorder):
         return rows
 
     def combine(self, x: Tensor, rows: Tensor, weights: Tensor, order: Tensor, tokens: Tensor) -> Tensor:
-        """Weighs the experts' rows and adds them up by token, in x's shape: keeps rows, weights, order and tokens."""
-        out, sorted_weights = self.like(x), self.tensor(weights.axes, weights.sizes)
-        saved = (rows, sorted_weights, order, tokens)
+        """Weighs the experts' rows and adds them up by token, in x's shape: keeps the rows before and after, the weights,
+        the order and the tokens."""
+        out, weighed, sorted_weights = self.like(x), self.like(rows), self.tensor(weights.axes, weights.sizes)
+        saved = (rows, sorted_weights, order, weighed, tokens)
         self.record("combine", "scatter", out, (rows, weights, order, tokens), saved=saved)
         return out
 

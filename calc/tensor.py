@@ -6,7 +6,7 @@ Nothing here knows a byte width, a cost rule or a block.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Literal, NamedTuple, TypeAlias
 
 from .dims import Dim, check_sizes, product
@@ -94,12 +94,12 @@ class Line:
 
     ``forward``, ``dinput`` and ``dweight`` are those of the forward pass, of the inputs' and of the weights' gradients;
     ``pairs`` those computed, ``visible`` those that the mask lets through, ``heads`` and ``window`` what a line of
-    attention has of them. ``layer`` is the distinct block it stands in.
+    attention has of them. ``layer`` is the distinct block it stands in, ``origin`` the type of component that wrote it.
     """
 
     __slots__ = (
-        "cached", "copies", "dinput", "dweight", "forward", "heads", "kind", "layer", "pairs", "path", "read",
-        "recomputed", "saved", "visible", "weights", "window", "written",
+        "cached", "copies", "dinput", "dweight", "forward", "heads", "kind", "layer", "origin", "pairs", "path",
+        "read", "recomputed", "saved", "visible", "weights", "window", "written",
     )  # fmt: skip
 
     def __init__(
@@ -108,6 +108,7 @@ class Line:
         kind: str,
         copies: Dim,
         layer: str | None,
+        origin: type | None,
         *,
         written: tuple[Tensor, ...] = (),
         read: tuple[Tensor, ...] = (),
@@ -126,6 +127,7 @@ class Line:
         self.kind = kind
         self.copies = copies
         self.layer = layer
+        self.origin = origin
         self.written = written
         self.read = read
         self.weights = weights
@@ -217,7 +219,7 @@ class Pattern(NamedTuple):
     leading: bool
 
 
-@lru_cache(maxsize=None)
+@cache
 def parse(pattern: str) -> Pattern:
     """Read a linear map's pattern. ``"... d -> ... f"`` leaves whatever leading axes there are alone."""
     left_text, arrow, right_text = pattern.partition("->")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..dims import Dim, check_divides, check_sizes
+from ..errors import InputError
 from ..tape import Tape
 from ..tensor import Tensor
-from .norm import LayerNorm, RMSNorm
+from .norm import HeadsNorm, LayerNorm, RMSNorm
 from .position import RelativeBias, Rotary
 
 
@@ -18,6 +19,7 @@ class Attention:
     Multi-head (k = n): Vaswani et al. 2017, arXiv:1706.03762, section 3.2. Grouped-query: Ainslie et al. 2023,
     arXiv:2305.13245; multi-query (k = 1): Shazeer 2019, arXiv:1911.02150. Window: Beltagy et al. 2020,
     arXiv:2004.05150. QK-norm: Henry et al. 2020, arXiv:2010.04245. Soft cap: Gemma 2, arXiv:2408.00118, section 2.
+    Sinks: a trained logit a head beside the scores; gpt-oss, arXiv:2508.10925, section 2.
     Parameters 2dnh + 2dkh, 4d² when nh = kh = d.
     """
 
@@ -29,13 +31,20 @@ class Attention:
     position: Rotary | RelativeBias | None = None
     qkv_bias: bool = False
     o_bias: bool = False
-    qk_norm: RMSNorm | LayerNorm | None = None  # over each head's width
+    qk_norm: RMSNorm | LayerNorm | HeadsNorm | None = None  # over each head's width, or all heads at once
+    norm_last: bool = False  # queries and keys are normed behind their rotation
+    clip: bool = False  # queries, keys and values are clamped: MPT, OLMo
     softcap: bool = False
+    sinks: bool = False
     qk_tied: bool = False  # W_Q = W_K
 
     def __post_init__(self) -> None:
         check_sizes("Attention", n=self.n, k=self.k, h=self.h, w=self.w)
         check_divides("Attention", "n", self.n, "k", self.k)
+        if self.w is not None and not self.causal:
+            raise InputError("Attention: a window w is declared for causal attention only")
+        if self.qk_tied and self.k != self.n:
+            raise InputError(f"Attention: W_Q = W_K needs as many key heads as query heads, not k = {self.k} and n = {self.n}")
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t d) to (b t d)."""
@@ -45,14 +54,28 @@ class Attention:
         else:
             k = tape.linear("k", x, "b t d -> b t k h", k=self.k, h=self.h, bias=self.qkv_bias)
         v = tape.linear("v", x, "b t d -> b t k h", k=self.k, h=self.h, bias=self.qkv_bias)
-        if self.qk_norm is not None:
-            q, k = tape.call("q_norm", self.qk_norm, q), tape.call("k_norm", self.qk_norm, k)
+        if not self.norm_last:
+            q, k = self._normed(tape, q, k)
+        if self.clip:
+            q, k, v = (tape.act(f"{name}_clip", part, "input") for name, part in (("q", q), ("k", k), ("v", v)))
         if isinstance(self.position, Rotary):
             q, k = tape.call("q", self.position, q), tape.call("k", self.position, k)
-        k, v = tape.cache("k_cache", k, window=self.w), tape.cache("v_cache", v, window=self.w)
+        if self.norm_last:
+            q, k = self._normed(tape, q, k)
+        if self.causal:
+            k, v = tape.cache("k_cache", k, window=self.w), tape.cache("v_cache", v, window=self.w)
+        else:
+            k, v = tape.uncached(k), tape.uncached(v)
         bias = self.position.trace(tape, k, q) if isinstance(self.position, RelativeBias) else None
-        out = tape.attention(q, k, v, causal=self.causal, window=self.w, bias=bias, softcap=self.softcap)
+        out = tape.attention(
+            q, k, v, causal=self.causal, window=self.w, bias=bias, softcap=self.softcap, sinks=self.sinks
+        )
         return tape.linear("o", out, "b t n u -> b t d", d=x["d"], bias=self.o_bias)
+
+    def _normed(self, tape: Tape, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        if self.qk_norm is None:
+            return q, k
+        return tape.call("q_norm", self.qk_norm, q), tape.call("k_norm", self.qk_norm, k)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,10 +14,11 @@ class LayerNorm:
 
     gain: bool = True
     bias: bool = True
+    heads: bool = False  # over a head's width, each head with a gain of its own: nh parameters
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (… d) to (… d)."""
-        return tape.layer_norm("norm", x, gain=self.gain, bias=self.bias)
+        return tape.layer_norm("", x, gain=self.gain, bias=self.bias, heads=self.heads)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,7 +26,20 @@ class RMSNorm:
     """x/rms · gain. Zhang and Sennrich 2019, arXiv:1910.07467, equation 4. Parameters d, or none without a gain."""
 
     gain: bool = True
+    offset: bool = False  # the gain is 1 + w, multiplied in fp32: Gemma, arXiv:2403.08295
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (… d) to (… d)."""
-        return tape.rms_norm("norm", x, gain=self.gain)
+        return tape.rms_norm("", x, gain=self.gain, offset=self.offset)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeadsNorm:
+    """One norm over all heads of x (b t n h) at once, as wide as nh. OLMo 2, arXiv:2501.00656, section 3.2; parameters nh."""
+
+    norm: LayerNorm | RMSNorm = RMSNorm()
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (b t n h) to (b t n h)."""
+        flat = tape.view(x, (*x.axes[:-2], "d"), (*x.sizes[:-2], x.sizes[-2] * x.sizes[-1]))
+        return tape.view(self.norm.trace(tape, flat), x.axes, x.sizes)

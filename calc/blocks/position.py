@@ -32,6 +32,7 @@ class Rotary:
     """
 
     r: Dim  # rotated entries of a head
+    local: bool = False  # with frequencies of its own, besides those of the other layers: Gemma 3, arXiv:2503.19786
 
     def __post_init__(self) -> None:
         check_sizes("Rotary", r=self.r)
@@ -39,7 +40,7 @@ class Rotary:
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t n h) to (b t n h)."""
-        return tape.rotate("rotate", x, self.r)
+        return tape.rotate("rotate", x, self.r, local=self.local)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import InputError
 from ..tape import Tape
 from ..tensor import Tensor
 from .norm import LayerNorm, RMSNorm
@@ -56,6 +57,10 @@ class Parallel:
 
     branches: tuple[Residual, ...]
     norm: LayerNorm | RMSNorm | None = None
+
+    def __post_init__(self) -> None:
+        if any(branch.after is not None or branch.outer is not None for branch in self.branches):
+            raise InputError("Parallel: its branches may have a norm before them, not behind")
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t d) to (b t d)."""

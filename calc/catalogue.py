@@ -1,0 +1,131 @@
+"""The blocks by name: each with example sizes, all different and prime where they can be, so that no two can be swapped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from .blocks.attention import Attention, CrossAttention
+from .blocks.mla import MLA
+from .blocks.mlp import MLP, GatedMLP, gelu, silu
+from .blocks.moe import MoE
+from .blocks.norm import LayerNorm, RMSNorm
+from .blocks.position import LearnedPositions, RelativeBias, Rotary
+from .blocks.wiring import Block, Parallel, Residual
+from .dims import Dim, divide
+from .errors import InputError
+from .model import Component
+
+
+class Entry(NamedTuple):
+    """A block: what it is, what makes it of its letters (d is the input's width), and example sizes."""
+
+    title: str
+    make: Callable[..., Component]
+    sizes: Mapping[str, int]
+
+    def build(self, changes: Mapping[str, int]) -> tuple[Component, int]:
+        """The block and its input width, at the example sizes but for *changes*."""
+        unknown = [letter for letter in changes if letter not in self.sizes]
+        if unknown:
+            raise InputError(f"{unknown[0]}: this block has no such letter; it has {', '.join(self.sizes)}")
+        sizes = {**self.sizes, **changes}
+        return self.make(**sizes), sizes["d"]
+
+
+def _head(d: Dim, n: Dim) -> Dim:
+    return divide(d, n, "d", "n")
+
+
+def _residual(attention: Any, mlp: Any, **norms: Any) -> Block:
+    return Block(branches=(
+        Residual(name="attention", branch=attention, **norms), Residual(name="mlp", branch=mlp, **norms),
+    ))  # fmt: skip
+
+
+def _mha(d: Dim, n: Dim, **more: Any) -> Attention:
+    return Attention(n=n, k=n, h=_head(d, n), **more)
+
+
+BLOCKS: Mapping[str, Entry] = MappingProxyType({
+    "layernorm": Entry("LayerNorm with gain and bias", lambda d: LayerNorm(), {"d": 13}),
+    "rmsnorm": Entry("RMSNorm with gain", lambda d: RMSNorm(), {"d": 13}),
+    "learned-positions": Entry("a trained vector a position", lambda d, m: LearnedPositions(m=m), {"d": 13, "m": 37}),
+    "mlp": Entry("plain feed-forward", lambda d, f: MLP(f=f, act=gelu), {"d": 13, "f": 29}),
+    "gated-mlp": Entry("gated feed-forward (SwiGLU)", lambda d, f: GatedMLP(f=f, act=silu), {"d": 13, "f": 29}),
+    "moe": Entry(
+        "mixture of gated experts", lambda d, f, e, a: MoE(e=e, a=a, expert=GatedMLP(f=f)), {"d": 13, "f": 29, "e": 7, "a": 2}
+    ),
+    "moe-shared": Entry(
+        "mixture with a shared expert, scores by sigmoid",
+        lambda d, f, e, a: MoE(e=e, a=a, expert=GatedMLP(f=f), shared=GatedMLP(f=f), score="sigmoid"),
+        {"d": 13, "f": 29, "e": 7, "a": 3},
+    ),
+    "mha": Entry("multi-head attention, n·h = d", _mha, {"d": 77, "n": 7}),
+    "mha-biased": Entry(
+        "multi-head attention with biases, both ways", lambda d, n: _mha(d, n, causal=False, qkv_bias=True, o_bias=True),
+        {"d": 77, "n": 7},
+    ),
+    "tied-qk": Entry("multi-head attention with W_Q = W_K", lambda d, n: _mha(d, n, qk_tied=True), {"d": 77, "n": 7}),
+    "gqa": Entry(
+        "grouped-query attention with rotary positions",
+        lambda d, n, k, h: Attention(n=n, k=k, h=h, position=Rotary(r=h)), {"d": 13, "n": 15, "k": 3, "h": 22},
+    ),
+    "mqa": Entry("multi-query attention", lambda d, n, h: Attention(n=n, k=1, h=h), {"d": 13, "n": 7, "h": 11}),
+    "window": Entry(
+        "grouped-query attention in a sliding window", lambda d, n, k, h, w: Attention(n=n, k=k, h=h, w=w),
+        {"d": 13, "n": 15, "k": 3, "h": 11, "w": 5},
+    ),
+    "qk-norm": Entry(
+        "grouped-query attention with queries and keys normed", lambda d, n, k, h: Attention(n=n, k=k, h=h, qk_norm=RMSNorm()),
+        {"d": 13, "n": 15, "k": 3, "h": 11},
+    ),
+    "relative-bias": Entry(
+        "multi-head attention with T5's bias by distance",
+        lambda d, n, h, m: Attention(n=n, k=n, h=h, position=RelativeBias(m=m, n=n)), {"d": 13, "n": 7, "h": 11, "m": 31},
+    ),
+    "softcap": Entry(
+        "grouped-query attention with soft-capped scores", lambda d, n, k, h: Attention(n=n, k=k, h=h, softcap=True),
+        {"d": 13, "n": 15, "k": 3, "h": 11},
+    ),
+    "cross-attention": Entry(
+        "attention to an encoder's output", lambda d, n, h: CrossAttention(n=n, k=n, h=h), {"d": 13, "n": 7, "h": 11}
+    ),
+    "mla": Entry(
+        "multi-head latent attention", lambda d, n, c, q, p, r, u: MLA(n=n, c=c, q=q, p=p, r=r, u=u),
+        {"d": 13, "n": 7, "c": 19, "q": 23, "p": 11, "r": 4, "u": 17},
+    ),
+    "mla-direct": Entry(
+        "multi-head latent attention without a query latent", lambda d, n, c, p, r, u: MLA(n=n, c=c, q=None, p=p, r=r, u=u),
+        {"d": 13, "n": 7, "c": 19, "p": 11, "r": 4, "u": 17},
+    ),
+    "pre-norm": Entry(
+        "block: norms before the branches (GPT-2 without biases)",
+        lambda d, n, f: _residual(_mha(d, n), MLP(f=f, act=gelu), before=LayerNorm()), {"d": 77, "n": 7, "f": 29},
+    ),
+    "post-norm": Entry(
+        "block: norms behind the sums (the original Transformer)",
+        lambda d, n, f: _residual(_mha(d, n), MLP(f=f), outer=LayerNorm()), {"d": 77, "n": 7, "f": 29},
+    ),
+    "sandwich": Entry(
+        "block: norms before and behind the branches (Gemma 2)",
+        lambda d, n, k, h, f: _residual(
+            Attention(n=n, k=k, h=h, position=Rotary(r=h)), GatedMLP(f=f), before=RMSNorm(), after=RMSNorm()
+        ),
+        {"d": 13, "n": 15, "k": 3, "h": 22, "f": 29},
+    ),
+    "llama-block": Entry(
+        "block: pre-norm RMSNorm, grouped-query attention, rotary positions, SwiGLU",
+        lambda d, n, k, h, f: _residual(Attention(n=n, k=k, h=h, position=Rotary(r=h)), GatedMLP(f=f), before=RMSNorm()),
+        {"d": 13, "n": 15, "k": 3, "h": 22, "f": 29},
+    ),
+    "parallel": Entry(
+        "block: attention and feed-forward side by side (GPT-J)",
+        lambda d, n, f: Parallel(
+            branches=(Residual(name="attention", branch=_mha(d, n)), Residual(name="mlp", branch=MLP(f=f, act=gelu))),
+            norm=LayerNorm(),
+        ),
+        {"d": 77, "n": 7, "f": 29},
+    ),
+})  # fmt: skip

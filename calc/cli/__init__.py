@@ -1,0 +1,63 @@
+"""The ``blockcalc`` command. A command's module is imported when the command is called."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from ..errors import BlockcalcError
+
+COMMANDS = {
+    "params": "Count parameters: total, active, embedding, head, and each component.",
+    "flops": "Count the FLOPs of a forward pass, a prefill, a decode step or a training step.",
+    "kv": "Size the KV cache at a context, by kind of layer.",
+    "activations": "Size what autograd keeps between forward and backward.",
+    "budget": "All of these at once.",
+    "compare": "Models side by side.",
+    "formula": "Print the closed form of a quantity of a model or a block.",
+    "explain": "Show, component by component, the formula, the numbers put in, the value and the source.",
+    "models": "List the presets.",
+    "blocks": "List the blocks.",
+    "conventions": "List the ways of counting FLOPs.",
+    "completion": "Print the script that completes blockcalc in a shell.",
+}
+
+
+class Commands(click.Group):
+    """A group that imports a command when it is asked for, and turns refusals into one line and exit code 2."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f".{cmd_name}", __name__).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; whatever blockcalc refuses ends it with one line on standard error."""
+        try:
+            return super().invoke(ctx)
+        except BlockcalcError as error:
+            click.echo(f"blockcalc: {' '.join(str(error).split())}", err=True)
+            ctx.exit(2)
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="blockcalc")
+def main() -> None:
+    """Exact budgets of transformers: parameters, FLOPs, activation memory, KV cache, and the formulas they come from.
+
+    MODEL is a preset's name (blockcalc models), a path to a config.json or to its folder, or a block's name
+    (blockcalc blocks). Exit code 0: done; 2: the input was refused, with one line that says why.
+    """

@@ -1,0 +1,61 @@
+"""``blockcalc budget``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..tensor import Kernels
+from . import answers, options
+
+
+@click.command("budget")
+@options.model
+@options.batch
+@options.seq
+@options.mode
+@options.context
+@options.encoder_seq
+@options.convention
+@options.dtype
+@options.attention
+@options.head
+@options.policy
+@options.recompute
+@options.output
+def command(
+    model: str, changes: tuple[str, ...], batch: int, seq: int, mode: str, context: int | None, encoder_seq: int | None,
+    convention: str, dtype: str, attention: str, head: str, policy: Any, recompute: Any, form: str | None,
+) -> None:  # fmt: skip
+    """All of it at once: parameters, FLOPs, KV cache at the context, activations of a training step of the same size.
+
+    \b
+    blockcalc budget llama-3.1-8b
+    blockcalc budget path/to/config.json --batch 4 --seq 4096 --json
+    """
+    subject = options.subject(model, changes)
+    step = options.step(mode, batch, seq, context, encoder_seq, head)
+    options.warn_beyond_table(subject, step.s)
+    found, tables = everything(subject, step, Kernels(attention=attention), convention, dtype, policy, recompute)  # type: ignore[arg-type]
+    options.emit(form, found, *tables)
+
+
+def everything(
+    subject: options.Subject, step: Any, kernels: Kernels, convention: str, dtype: str, policy: Any, recompute: Any
+) -> tuple[dict[str, Any], list[Any]]:
+    """The JSON object and the tables of all four ledgers."""
+    from ..tensor import Step
+
+    budget = subject.budget(step, kernels, recompute)
+    filled = Step.prefill(step.b, step.s, source=step.source)
+    trained = Step.train(step.b, step.t, step.source)
+    parts = [
+        answers.params(budget), answers.flops(budget, convention), answers.kv(subject.budget(filled), dtype, policy),
+        answers.activations(subject.budget(trained, kernels, recompute), dtype),
+    ]  # fmt: skip
+    found: dict[str, Any] = {"model": subject.name, "step": answers.describe(step)}
+    for data, _ in parts:
+        found.update(data if "activations" not in data else {"activations": data["activations"]})
+    found |= {"dtype": dtype, "policy": policy, "attention": kernels.attention, "recompute": recompute}
+    return found | {"memory": None, "verdict": None}, [tables[0] for _, tables in parts]

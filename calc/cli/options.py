@@ -1,0 +1,155 @@
+"""Options that several commands share, and what they make: a subject, a step, kernels, a form of output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from ..errors import InputError
+from ..tensor import Kernels, Step
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from ..catalogue import BLOCKS
+    from ..tables import presets
+
+    return [name for name in (*presets(), *BLOCKS) if name.startswith(incomplete)]
+
+
+def _stack(*options: Callable[[F], F]) -> Callable[[F], F]:
+    def wrap(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return wrap
+
+
+model = _stack(
+    click.argument("model", shell_complete=_names),
+    click.option("--set", "changes", multiple=True, metavar="FIELD=VALUE",
+                 help="Override a field of the config, or a letter of a block."),
+)  # fmt: skip
+output = _stack(
+    click.option("--json", "form", flag_value="json", help="One JSON object, integers exact."),
+    click.option("--csv", "form", flag_value="csv", help="Comma-separated values."),
+    click.option("--markdown", "form", flag_value="markdown", help="A Markdown table."),
+)
+batch = click.option("--batch", default=1, show_default=True, metavar="B", help="Sequences in the batch.")
+seq = click.option("--seq", default=2048, show_default=True, metavar="T", help="New tokens a sequence.")
+context = click.option("--context", type=int, default=None, metavar="S", help="Visible tokens, the new ones included.")
+encoder_seq = click.option(
+    "--encoder-seq", type=int, default=None, metavar="T", help="The encoder's tokens, where they are not as many as the decoder's."
+)
+dtype = click.option(
+    "--dtype", default="bf16", show_default=True, help="Type of activations, or of the cache: fp32, bf16, fp16; a cache also fp8, int8."
+)
+attention = click.option("--attention", type=click.Choice(["math", "flash"]), default="math", show_default=True,
+                         help="math writes the scores out, flash does not.")  # fmt: skip
+recompute = click.option("--recompute", type=click.Choice(["none", "selective", "full"]), default="none", show_default=True,
+                         help="Run again backward: nothing, the core attention, each layer.")  # fmt: skip
+policy = click.option("--policy", type=click.Choice(["minimal", "transformers", "static", "unified"]), default="minimal",
+                      show_default=True, help="What a window layer's cache holds.")  # fmt: skip
+convention = click.option("--convention", default="torch", show_default=True, metavar="NAME",
+                          help="How FLOPs are counted: see 'blockcalc conventions'.")  # fmt: skip
+mode = click.option("--mode", type=click.Choice(["forward", "prefill", "decode", "train"]), default="forward",
+                    show_default=True, help="What is run.")  # fmt: skip
+head = click.option("--head", type=click.Choice(["all", "last"]), default="all", show_default=True,
+                    help="Logits of every position, or of the last only.")  # fmt: skip
+
+
+class Subject(NamedTuple):
+    """What a command is asked of: a model, or a block with the width of its input."""
+
+    name: str
+    component: Any
+    width: int | None
+
+    def budget(self, step: Step, kernels: Kernels | None = None, recompute: Any = "none") -> Any:
+        """Its budget in a step."""
+        from ..model import trace
+
+        if self.width is None:
+            return self.component.budget(step, kernels, recompute)
+        return trace(self.component, step, self.width, kernels, recompute)
+
+
+def changes_of(texts: Sequence[str]) -> dict[str, Any]:
+    """``field=value`` pairs; a value is JSON where it can be read as such, else a word."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        field, sign, value = text.partition("=")
+        if not sign or not field:
+            raise InputError(f"--set {text}: expected FIELD=VALUE")
+        try:
+            found[field] = json.loads(value)
+        except (ValueError, RecursionError):
+            found[field] = value
+    return found
+
+
+def subject(name: str, texts: Sequence[str]) -> Subject:
+    """The block or the model of that name."""
+    from ..readers import load
+
+    changes = changes_of(texts)
+    if _is_block(name):
+        from ..catalogue import BLOCKS
+
+        component, width = BLOCKS[name].build(changes)
+        return Subject(name, component, width)
+    return Subject(name, load(name, changes), None)
+
+
+def _is_block(name: str) -> bool:
+    """A preset of the same name wins, and a preset needs no block imported."""
+    from ..tables import presets
+
+    if name in presets() or "/" in name or name.endswith(".json"):
+        return False
+    from ..catalogue import BLOCKS
+
+    return name in BLOCKS
+
+
+def step(
+    mode: str, batch: int, seq: int, context: int | None, encoder_seq: int | None = None, head: Any = "all"
+) -> Step:
+    """The step that the options describe. Raises InputError for a context that the mode has no use for."""
+    from dataclasses import replace
+
+    if mode == "decode":
+        made = Step.decode(batch, seq if context is None else context, encoder_seq)
+    elif mode == "prefill":
+        made = Step.prefill(batch, seq, context, encoder_seq)
+    else:
+        if context is not None and context != seq:
+            raise InputError(f"--context {context}: a {mode} pass sees what it runs, --seq {seq}; use --mode prefill or decode")
+        made = (Step.train if mode == "train" else Step.forward)(batch, seq, encoder_seq)
+    return replace(made, head=head) if head != "all" else made
+
+
+def warn_beyond_table(subject: Subject, tokens: int) -> None:
+    """Say on standard error that a length is past the learned position table."""
+    rows = getattr(subject.component, "positions", None)
+    if rows is not None and tokens > rows:
+        click.echo(f"blockcalc: warning: {tokens} tokens, but {subject.name} has {rows} learned positions", err=True)
+
+
+def emit(form: str | None, data: Any, *tables: Any) -> None:
+    """Print the object as JSON, or the tables in the form asked for."""
+    if form == "json":
+        click.echo(json.dumps(data, ensure_ascii=False))
+        return
+    from ..tables import table as forms
+
+    for index, table in enumerate(tables):
+        if form is None:
+            forms.print_table(table)
+        else:
+            click.echo(("\n" if index else "") + (forms.as_csv if form == "csv" else forms.as_markdown)(table), nl=False)

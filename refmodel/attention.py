@@ -1,0 +1,124 @@
+"""Attention. Twins of ``blockcalc.blocks.attention``."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from .context import Run
+from .position import RelativeBias, Rotary
+
+
+def hidden_pairs(t: int, s: int, *, causal: bool, window: int | None) -> Tensor:
+    """True (t s) where a query must not see a key, the last query standing at the last key."""
+    distance = torch.arange(s - t, s)[:, None] - torch.arange(s)  # t s
+    hidden = distance < 0 if causal else torch.zeros_like(distance, dtype=torch.bool)
+    return hidden if window is None else hidden | (distance.abs() >= window)
+
+
+def math(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, cap: float | None) -> Tensor:
+    """softmax(q kᵀ/√h + bias) v written out. Vaswani et al. 2017, arXiv:1706.03762, equation 1."""
+    group = q.size(2) // k.size(2)
+    if group > 1:
+        k, v = k.repeat_interleave(group, dim=2), v.repeat_interleave(group, dim=2)  # b s n h, b s n u
+    q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # b n t h, b n s h, b n s u
+    scores = q @ k.transpose(2, 3) * q.size(-1) ** -0.5  # b n t s
+    if cap is not None:
+        scores = torch.tanh(scores / cap) * cap
+    if bias is not None:
+        scores = scores + bias
+    if mask is not None:
+        scores = scores.masked_fill(mask, float("-inf"))
+    return (scores.softmax(-1) @ v).transpose(1, 2)  # b t n u
+
+
+def flash(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """The same in one kernel. Dao et al. 2022, arXiv:2205.14135, algorithm 1. *mask* is added to the scores."""
+    q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # b n t h, b k s h, b k s u
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=True)
+    return out.transpose(1, 2)  # b t n u
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, run: Run, *,
+    causal: bool, window: int | None = None, bias: Tensor | None = None, cap: float | None = None,
+) -> Tensor:  # fmt: skip
+    """softmax(q kᵀ/√h + bias) v for q (b t n h), k (b s k h), v (b s k u) by the kernel of the run; (b t n u)."""
+    t, s = q.size(1), k.size(1)
+    masked, key = causal or window is not None, (causal, window, t, s)
+
+    def hidden() -> Tensor:
+        return hidden_pairs(t, s, causal=causal, window=window)  # t s
+
+    if run.kernel == "math":
+        mask = run.buffer(("mask", *key), hidden) if masked else None
+        return run.again("selective", lambda *x: math(*x, mask, cap), q, k, v, bias)
+    if bias is not None or cap is not None:
+        raise NotImplementedError("no flash kernel on the CPU takes a trained bias or a soft cap")
+    if not masked or (window is None and t == s):
+        return run.again("selective", lambda *x: flash(*x, None, causal), q, k, v)
+    added = run.buffer(("added", *key), lambda: torch.zeros(t, s, dtype=q.dtype).masked_fill(hidden(), float("-inf")))
+    return run.again("selective", lambda *x: flash(*x, added, False), q, k, v)
+
+
+class Attention(nn.Module):
+    """softmax(QKᵀ/√h + bias)V W_O. Vaswani et al. 2017, section 3.2; grouped: Ainslie et al. 2023, arXiv:2305.13245."""
+
+    def __init__(
+        self, d: int, n: int, k: int, h: int, *, w: int | None = None, causal: bool = True,
+        position: Rotary | RelativeBias | None = None, qkv_bias: bool = False, o_bias: bool = False,
+        q_norm: nn.Module | None = None, k_norm: nn.Module | None = None, cap: float | None = None, tied: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.h, self.w, self.causal, self.cap, self.position = h, w, causal, cap, position
+        self.q = nn.Linear(d, n * h, bias=qkv_bias)
+        self.k = None if tied else nn.Linear(d, k * h, bias=qkv_bias)
+        self.v = nn.Linear(d, k * h, bias=qkv_bias)
+        self.q_norm, self.k_norm = q_norm, k_norm
+        self.o = nn.Linear(n * h, d, bias=o_bias)
+
+    def forward(self, x: Tensor, run: Run) -> Tensor:
+        """x (b t d) to (b t d)."""
+        q = self.q(x).unflatten(-1, (-1, self.h))  # b t n h
+        k = q if self.k is None else self.k(x).unflatten(-1, (-1, self.h))  # b t k h
+        v = self.v(x).unflatten(-1, (-1, self.h))  # b t k h
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        if isinstance(self.position, Rotary):
+            q, k = self.position(q, run), self.position(k, run)
+        k, v = run.remember(self, "full", k, v, window=self.w)  # b s k h
+        bias = self.position(q.size(1), k.size(1), run) if isinstance(self.position, RelativeBias) else None  # n t s
+        out = attend(q, k, v, run, causal=self.causal, window=self.w, bias=bias, cap=self.cap)  # b t n h
+        out = self.o(out.flatten(2))  # b t d
+        return out
+
+
+class CrossAttention(nn.Module):
+    """Queries from the decoder, keys and values from the encoder's output. Vaswani et al. 2017, section 3.2.3."""
+
+    def __init__(
+        self, d: int, n: int, k: int, h: int, *, q_bias: bool = False, k_bias: bool = False, v_bias: bool = False,
+        o_bias: bool = False, source: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.h, source = h, d if source is None else source
+        self.q = nn.Linear(d, n * h, bias=q_bias)
+        self.k = nn.Linear(source, k * h, bias=k_bias)
+        self.v = nn.Linear(source, k * h, bias=v_bias)
+        self.o = nn.Linear(n * h, d, bias=o_bias)
+
+    def forward(self, x: Tensor, run: Run) -> Tensor:
+        """x (b t d) to (b t d), attending to the run's memory (b m d). A cache holds keys and values once a source."""
+        q = self.q(x).unflatten(-1, (-1, self.h))  # b t n h
+        if run.caches is not None and self in run.caches.held:
+            k, v = run.caches.held[self]  # b m k h
+        else:
+            k = self.k(run.memory).unflatten(-1, (-1, self.h))  # b m k h
+            v = self.v(run.memory).unflatten(-1, (-1, self.h))  # b m k h
+            k, v = run.remember(self, "cross", k, v)
+        out = attend(q, k, v, run, causal=False)  # b t n h
+        out = self.o(out.flatten(2))  # b t d
+        return out

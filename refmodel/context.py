@@ -1,0 +1,90 @@
+"""What a forward pass carries besides x: which kernels run, the tensors that layers share, and the caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+Policy: TypeAlias = Literal["minimal", "transformers", "unified"]
+Kind: TypeAlias = Literal["full", "window", "latent", "cross"]
+
+
+@dataclass
+class Caches:
+    """What decoding keeps of the positions gone by, a module's tensors (b s …) under the module.
+
+    A window layer keeps its last w positions (``minimal``), the w − 1 that the next query can see (``transformers``),
+    or all of them (``unified``).
+    """
+
+    policy: Policy = "minimal"
+    length: int = 0  # positions gone by
+    held: dict[nn.Module, tuple[Tensor, ...]] = field(default_factory=dict)
+    kinds: dict[nn.Module, Kind] = field(default_factory=dict)
+
+    def extend(self, owner: nn.Module, kind: Kind, new: tuple[Tensor, ...], window: int | None) -> tuple[Tensor, ...]:
+        """What the new queries can see: at most w − 1 earlier positions, then the new ones. Keeps what the policy says."""
+        old = self.held.get(owner, tuple(x[:, :0] for x in new))
+        self.kinds[owner] = "window" if window else kind
+        if window is None:
+            self.held[owner] = tuple(torch.cat(pair, dim=1) for pair in zip(old, new, strict=True))
+            return self.held[owner]
+        whole = tuple(torch.cat(pair, dim=1) for pair in zip(old, new, strict=True))
+        keep = {"minimal": window, "transformers": window - 1, "unified": self.length + new[0].size(1)}[self.policy]
+        self.held[owner] = tuple(x[:, -keep:].clone() for x in whole)  # with w = 1, x[:, -0:] is all of x
+        first = max(0, old[0].size(1) - (window - 1))
+        return tuple(x[:, first:] for x in whole)
+
+
+@dataclass
+class Run:
+    """One forward pass. ``places`` are the layers that ran so far, for those who measure."""
+
+    kernel: Literal["math", "flash"] = "math"
+    recompute: Literal["none", "selective", "full"] = "none"
+    caches: Caches | None = None
+    memory: Tensor | None = None  # b m d, the encoder's output
+    buffers: dict[Hashable, Tensor] = field(default_factory=dict)  # rotary tables and masks, of the whole model
+    biases: dict[nn.Module, Tensor] = field(default_factory=dict)  # n t s, T5's position biases, of one stack
+    places: list[str] = field(default_factory=list)
+
+    @property
+    def start(self) -> int:
+        """The position of the first new token."""
+        return 0 if self.caches is None else self.caches.length
+
+    def buffer(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """A constant that the whole model shares."""
+        if key not in self.buffers:
+            self.buffers[key] = make()
+        return self.buffers[key]
+
+    def remember(
+        self, owner: nn.Module, kind: Kind, *new: Tensor, window: int | None = None
+    ) -> tuple[Tensor, ...]:
+        """The cached positions of *owner* with the new ones behind them; without a cache, the new ones."""
+        return new if self.caches is None else self.caches.extend(owner, kind, new, window)
+
+    def again(
+        self, mode: Literal["selective", "full"], function: Callable[..., Tensor], *inputs: Tensor | None
+    ) -> Tensor:
+        """function(*inputs), of which only the inputs are kept, and which runs again backward, if *mode* is recomputed."""
+        if self.recompute != mode:
+            return function(*inputs)
+        out: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False)  # type: ignore[no-untyped-call]
+        return out
+
+    def closed_over(self, layer: nn.Module) -> tuple[Tensor, ...]:
+        """The tensors that a layer reads besides x, and that stay alive because of it."""
+        inside = set(layer.modules())
+        biases = (bias for owner, bias in self.biases.items() if owner in inside)
+        return (*biases, *(() if self.memory is None else (self.memory,)))
+
+    def of_source(self) -> Run:
+        """The encoder's pass: without caches, with biases of its own; the buffers are the model's."""
+        return replace(self, caches=None, memory=None, biases={})

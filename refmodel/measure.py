@@ -1,0 +1,149 @@
+"""What a twin costs, measured on torch: parameters, FLOPs, what autograd keeps, what the caches hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import set_checkpoint_early_stop
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+
+from .context import Caches, Run
+from .model import Model
+
+aten = torch.ops.aten
+Pass = Callable[[Run], Tensor]
+
+
+def parameters(module: nn.Module) -> int:
+    """Numbers that are trained, a shared one once."""
+    return sum(weight.numel() for weight in module.parameters())
+
+
+def active_parameters(module: nn.Module, step: Pass) -> int:
+    """Parameters that *step*, the pass of one token, gives a gradient to."""
+    module.zero_grad(set_to_none=True)
+    step(Run()).sum().backward()
+    return sum(weight.numel() for weight in module.parameters() if weight.grad is not None)
+
+
+# -- steps ----------------------------------------------------------------------------------------------------------------
+
+
+def tokens(model: Model, b: int, t: int, source: int | None = None) -> tuple[Tensor, Tensor | None]:
+    """Random ids (b t) for the decoder, and (b source) for the encoder where there is one."""
+    draw = torch.Generator().manual_seed(b * t)
+    ids = torch.randint(model.embedding.token.size(0), (b, t), generator=draw)
+    if model.encoder is None or model.encoder_embedding is None:
+        return ids, None
+    return ids, torch.randint(model.encoder_embedding.token.size(0), (b, source or t), generator=draw)
+
+
+def loss(model: Model, b: int, t: int, source: int | None = None) -> Pass:
+    """A training step's forward pass: the cross entropy of every output with a random target."""
+    ids, origin = tokens(model, b, t, source)
+
+    def step(run: Run) -> Tensor:
+        logits = model(ids, run, origin)
+        logits = logits.flatten(0, -2)  # b·t v
+        targets = torch.randint(logits.size(-1), (len(logits),))
+        run.places.append("loss")
+        return F.cross_entropy(logits, targets)
+
+    return step
+
+
+# -- FLOPs ----------------------------------------------------------------------------------------------------------------
+
+
+class Flops(NamedTuple):
+    """Two per multiply-add. What a checkpoint runs again is part of ``backward``."""
+
+    forward: int
+    backward: int
+
+
+def _forward(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    return sdpa_flop_count(query, key, value)
+
+
+def _backward(gradient: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    return sdpa_backward_flop_count(gradient, query, key, value)
+
+
+def _refuse(*_: Any, **__: Any) -> int:
+    raise NotImplementedError("FlopCounterMode counts 0 for this fused operation")
+
+
+UNCOUNTED: Mapping[Any, Callable[..., int]] = {
+    aten._scaled_dot_product_flash_attention_for_cpu: _forward,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: _backward,
+    aten._scaled_dot_product_fused_attention_overrideable: _refuse,
+    aten._grouped_mm: _refuse,
+    aten._scaled_grouped_mm: _refuse,
+}
+"""Fused operations that FlopCounterMode counts as 0: the CPU's attention by torch's own rule for CUDA's, others not at all."""
+
+
+def flops(step: Pass, run: Run | None = None, *, training: bool = True) -> Flops:
+    """FLOPs of *step* forward, and backward from the sum of its result. A checkpoint runs all of its function again."""
+    forward, backward = (FlopCounterMode(display=False, custom_mapping=dict(UNCOUNTED)) for _ in range(2))
+    with set_checkpoint_early_stop(False):
+        with forward:
+            out = step(run or Run())
+        if training:
+            with backward:
+                out.sum().backward()
+    return Flops(forward.get_total_flops(), backward.get_total_flops())
+
+
+# -- what autograd keeps --------------------------------------------------------------------------------------------------
+
+
+class Saved(NamedTuple):
+    """Bytes of the storages kept for the backward pass: all, and of that each layer's, the buffers', the loss's, the rest's."""
+
+    bytes: int
+    per_layer: tuple[int, ...]
+    buffers: int
+    loss: int
+    rest: int
+
+
+def saved(step: Pass, weights: Iterable[Tensor], run: Run | None = None) -> Saved:
+    """Bytes that *step* leaves behind: each storage once, at the place that keeps it first; weights left out, buffers in."""
+    run = run or Run()
+    skip = {weight.untyped_storage().data_ptr() for weight in weights}
+    kept: dict[int, tuple[torch.UntypedStorage, str]] = {}
+
+    def pack(x: Tensor) -> Tensor:
+        storage = x.untyped_storage()
+        if storage.data_ptr() not in skip:
+            kept.setdefault(storage.data_ptr(), (storage, run.places[-1] if run.places else ""))
+        return x
+
+    with saved_tensors_hooks(pack, lambda x: x):
+        out = step(run)
+    buffers = {buffer.untyped_storage().data_ptr(): buffer.untyped_storage() for buffer in run.buffers.values()}
+    sizes = dict.fromkeys([*run.places, "", "loss"], 0)
+    for pointer, (storage, place) in kept.items():
+        if pointer not in buffers:
+            sizes[place] += storage.nbytes()
+    del out
+    shared, of_loss, rest = sum(buffer.nbytes() for buffer in buffers.values()), sizes.pop("loss"), sizes.pop("")
+    return Saved(sum(sizes.values()) + shared + of_loss + rest, tuple(sizes.values()), shared, of_loss, rest)
+
+
+# -- caches ---------------------------------------------------------------------------------------------------------------
+
+
+def cache_bytes(caches: Caches) -> dict[str, int]:
+    """Bytes that the caches hold, by kind; a tensor that two layers hold, once."""
+    sizes = dict.fromkeys(("full", "window", "latent", "cross", "state"), 0)
+    for owner, tensors in caches.held.items():
+        sizes[caches.kinds[owner]] += sum(tensor.untyped_storage().nbytes() for tensor in tensors)
+    return sizes

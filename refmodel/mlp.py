@@ -1,0 +1,67 @@
+"""Feed-forward networks. Twins of ``blockcalc.blocks.mlp``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .context import Run
+
+Function = Callable[[Tensor], Tensor]
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """Hendrycks and Gimpel 2016, arXiv:1606.08415, the approximation in section 2."""
+    return F.gelu(x, approximate="tanh")
+
+
+def relu_squared(x: Tensor) -> Tensor:
+    """So et al. 2021, Primer, arXiv:2109.08668, section 4."""
+    return torch.relu(x).square()
+
+
+FUNCTIONS: dict[str, Function] = {
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": gelu_tanh,
+    "silu": F.silu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "relu_squared": relu_squared,
+}
+
+
+class MLP(nn.Module):
+    """act(x W_up) W_down. Vaswani et al. 2017, arXiv:1706.03762, equation 2."""
+
+    def __init__(self, d: int, f: int, act: Function, *, bias: bool = False) -> None:
+        super().__init__()
+        self.act = act
+        self.up = nn.Linear(d, f, bias=bias)
+        self.down = nn.Linear(f, d, bias=bias)
+
+    def forward(self, x: Tensor, run: Run | None = None) -> Tensor:
+        """x (… d) to (… d)."""
+        hidden = self.act(self.up(x))  # … f
+        out: Tensor = self.down(hidden)  # … d
+        return out
+
+
+class GatedMLP(nn.Module):
+    """(act(x W_gate) ⊙ x W_up) W_down. Shazeer 2020, arXiv:2002.05202, section 2."""
+
+    def __init__(self, d: int, f: int, act: Function, *, bias: bool = False) -> None:
+        super().__init__()
+        self.act = act
+        self.gate = nn.Linear(d, f, bias=bias)
+        self.up = nn.Linear(d, f, bias=bias)
+        self.down = nn.Linear(f, d, bias=bias)
+
+    def forward(self, x: Tensor, run: Run | None = None) -> Tensor:
+        """x (… d) to (… d)."""
+        hidden = self.act(self.gate(x)) * self.up(x)  # … f
+        out: Tensor = self.down(hidden)  # … d
+        return out

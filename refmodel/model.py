@@ -1,0 +1,138 @@
+"""Whole models: an embedding, one or two stacks, a head. Twins of ``blockcalc.model``."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .context import Run
+from .mlp import Function
+from .position import LearnedPositions, RelativeBias
+
+
+class Embedding(nn.Module):
+    """Token vectors, plus positions and token types where there are such tables, then a norm."""
+
+    def __init__(
+        self, token: nn.Parameter, *, position: LearnedPositions | None = None, types: int | None = None,
+        norm: nn.Module | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.token = token  # v d
+        self.position = position  # m d
+        self.types = None if types is None else nn.Parameter(torch.randn(types, token.size(1)) * 0.02)
+        self.norm = norm
+
+    def forward(self, ids: Tensor, run: Run) -> Tensor:
+        """The vectors (b t d) of the tokens ids (b t), all of type 0."""
+        x = F.embedding(ids, self.token)  # b t d
+        if self.position is not None:
+            x = x + self.position(ids.size(1), run)
+        if self.types is not None:
+            x = x + F.embedding(torch.zeros_like(ids), self.types)
+        return x if self.norm is None else self.norm(x)
+
+
+class Stack(nn.Module):
+    """Layers one after the other and a norm behind the last. The position biases that layers share are made first."""
+
+    def __init__(
+        self, name: str, layers: list[nn.Module], *, norm: nn.Module | None = None, biases: list[RelativeBias] | None = None
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.biases = nn.ModuleList(biases or [])
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm
+
+    def forward(self, x: Tensor, run: Run) -> Tensor:
+        """x (b t d) to (b t d)."""
+        for bias in self.biases:
+            bias(x.size(1), run.start + x.size(1), run)
+        for number, layer in enumerate(self.layers):
+            run.places.append(f"{self.name}.{number}")
+            x = run.again("full", lambda x, *_, layer=layer: layer(x, run), x, *run.closed_over(layer))
+        run.places.append("")
+        return x if self.norm is None else self.norm(x)
+
+
+class LMHead(nn.Module):
+    """Logits over v outputs. Tied, the token table is the matrix (Press and Wolf 2017, arXiv:1608.05859)."""
+
+    def __init__(self, d: int, v: int, *, tied: bool, bias: bool = False, cap: float | None = None) -> None:
+        super().__init__()
+        self.matrix = None if tied else nn.Parameter(torch.randn(v, d) * 0.02)  # v d
+        self.bias = nn.Parameter(torch.zeros(v)) if bias else None  # v
+        self.cap = cap
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        """x (b t d) to (b t v)."""
+        logits = F.linear(x, table if self.matrix is None else self.matrix, self.bias)  # b t v
+        return logits if self.cap is None else torch.tanh(logits / self.cap) * self.cap
+
+
+class MaskedLMHead(nn.Module):
+    """A dense layer, an activation and a norm before the logits. Devlin et al. 2018, arXiv:1810.04805, section 3.1."""
+
+    def __init__(self, d: int, act: Function, norm: nn.Module, output: LMHead) -> None:
+        super().__init__()
+        self.transform = nn.Linear(d, d)
+        self.act, self.norm, self.output = act, norm, output
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        """x (b t d) to (b t v)."""
+        logits: Tensor = self.output(self.norm(self.act(self.transform(x))), table)  # b t v
+        return logits
+
+
+class Pooler(nn.Module):
+    """tanh of a dense layer on the first position, and classes of it where there are any. Devlin et al. 2018."""
+
+    def __init__(self, d: int, v: int | None) -> None:
+        super().__init__()
+        self.pooler = nn.Linear(d, d)
+        self.classifier = None if v is None else nn.Linear(d, v)
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        """x (b t d) to (b d), or to (b v)."""
+        pooled = torch.tanh(self.pooler(x[:, 0]))  # b d
+        return pooled if self.classifier is None else self.classifier(pooled)
+
+
+class Classifier(nn.Module):
+    """A linear layer on every position."""
+
+    def __init__(self, d: int, v: int, *, bias: bool) -> None:
+        super().__init__()
+        self.classifier = nn.Linear(d, v, bias=bias)
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        """x (b t d) to (b t v)."""
+        logits: Tensor = self.classifier(x)  # b t v
+        return logits
+
+
+class Model(nn.Module):
+    """An embedding, a stack, a head; an encoder-decoder has a second stack whose output the first attends to."""
+
+    def __init__(
+        self, embedding: Embedding, stack: Stack, head: nn.Module | None,
+        encoder_embedding: Embedding | None = None, encoder: Stack | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.encoder_embedding, self.encoder = encoder_embedding, encoder
+        self.embedding, self.stack, self.head = embedding, stack, head
+
+    def forward(self, ids: Tensor, run: Run, source: Tensor | None = None, *, last: bool = False) -> Tensor:
+        """The logits (b t v) of the tokens ids (b t), of the last alone if so asked. A cache makes *source* (b m) needless
+        after the first call."""
+        if self.encoder is not None and self.encoder_embedding is not None and source is not None:
+            inner = run.of_source()
+            run.memory = self.encoder(self.encoder_embedding(source, inner), inner)  # b m d
+        x = self.stack(self.embedding(ids, run), run)  # b t d
+        if run.caches is not None:
+            run.caches.length += ids.size(1)
+        if self.head is None:
+            return x
+        return self.head(x[:, -1:] if last else x, self.embedding.token)

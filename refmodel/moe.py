@@ -1,0 +1,50 @@
+"""Mixture of experts. Twin of ``blockcalc.blocks.moe``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from .context import Run
+
+
+class MoE(nn.Module):
+    """Σ of a of e experts, weighted by the router, plus a shared expert. Shazeer et al. 2017, arXiv:1701.06538, equation 1.
+
+    Dropless: the b·t·a routed rows are sorted by expert, run, weighed and added up by token. Shared: DeepSeekMoE,
+    arXiv:2401.06066, equation 9. Sigmoid scores: DeepSeek-V3, arXiv:2412.19437, equation 15.
+    """
+
+    def __init__(
+        self, router: nn.Linear, experts: list[nn.Module], a: int, *, shared: nn.Module | None = None,
+        score: Literal["softmax", "sigmoid"] = "softmax", renormalise: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.a, self.score, self.renormalise = a, score, renormalise
+        self.router = router  # d e
+        self.experts = nn.ModuleList(experts)
+        self.shared = shared
+
+    def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The a chosen experts of each token and their weights (b t a)."""
+        logits = self.router(x).float()  # b t e
+        scores = logits.softmax(-1) if self.score == "softmax" else logits.sigmoid()
+        chosen = scores.detach().topk(self.a).indices  # b t a
+        weights = scores.gather(-1, chosen)  # b t a
+        if self.renormalise:
+            weights = weights / weights.sum(-1, keepdim=True)
+        return chosen, weights.to(x.dtype)
+
+    def forward(self, x: Tensor, run: Run | None = None) -> Tensor:
+        """x (b t d) to (b t d)."""
+        chosen, weights = self.route(x)  # b t a
+        order = chosen.flatten().argsort(stable=True)  # b·t·a, by expert
+        tokens = order // self.a  # b·t·a
+        counts = chosen.flatten().bincount(minlength=len(self.experts)).tolist()
+        parts = x.flatten(0, 1)[tokens].split(counts)  # e of (rows, d)
+        done = [expert(part) for expert, part in zip(self.experts, parts, strict=True) if len(part)]
+        rows = torch.cat(done) * weights.flatten()[order, None]  # b·t·a d
+        out = torch.zeros_like(x).flatten(0, 1).index_add(0, tokens, rows).view_as(x)  # b t d
+        return out if self.shared is None else out + self.shared(x)

@@ -1,0 +1,171 @@
+"""Small configs drawn at random, for any family: sizes all different and mostly prime, flags and optional fields drawn too.
+
+A field is drawn by its name, in whatever family it stands (``FIELDS``); what one family does otherwise stands in
+``FAMILY``. A family that is in neither is drawn by the names its config class has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+ABSENT = object()
+"""The field is left out of the config."""
+
+
+class Sizes(NamedTuple):
+    """One draw of all letters. Names ending in ``_2`` are another stack's."""
+
+    k: int  # key-value heads
+    g: int  # query heads a key-value head
+    h: int  # head width
+    wide: bool  # the head width stands in its own field, and is not d / n
+    x: int  # d / n when it is not the head width
+    f: int
+    f_2: int
+    f_expert: int
+    v: int
+    m: int
+    m_2: int
+    l: int
+    l_2: int
+    groups: int  # groups of experts
+    e_group: int  # experts a group
+    choice: int  # decides how many are active
+    w: int
+    c: int
+    q: int
+    p: int
+    r: int
+    u: int
+
+    n = property(lambda self: self.g * self.k)
+    d = property(lambda self: self.n * (self.x if self.wide else self.h))
+    e = property(lambda self: self.groups * self.e_group)
+    a = property(lambda self: 1 + self.choice % self.e)
+
+
+def _of(*values: int) -> Any:
+    return st.sampled_from(values)
+
+
+SIZES = dict(
+    k=_of(1, 2, 3), g=_of(1, 2, 3, 5), h=_of(6, 10, 14, 22), x=_of(7, 11, 13), f=_of(47, 53, 59), f_2=_of(61, 67, 71),
+    f_expert=_of(17, 19, 23), v=_of(101, 103, 107, 109), m=_of(73, 79), m_2=_of(83, 89), l=_of(1, 2, 3, 4), l_2=_of(1, 2, 3, 4),
+    groups=_of(1, 2), e_group=_of(3, 4, 5), choice=st.integers(0, 9), w=st.integers(1, 17), c=_of(29, 31), q=_of(37, 41),
+    p=_of(9, 15, 21), r=_of(4, 12, 20), u=_of(5, 7, 11),
+)  # fmt: skip
+
+Draw = Callable[[Any], Any]
+"""Hypothesis's ``draw``."""
+
+yes_or_no = st.booleans()
+
+
+def maybe(strategy: Any) -> Any:
+    """What is drawn, or the field is left out."""
+    return st.just(ABSENT) | strategy
+
+
+def null_or(letter: str) -> Callable[..., Any]:
+    """null, or the letter."""
+    return lambda draw, s, config: getattr(s, letter) if draw(yes_or_no) else None
+
+
+def key_value_heads(draw: Draw, s: Sizes, config: dict[str, Any]) -> int | None:
+    """k; with as many as query heads null too where the config class takes that."""
+    takes_null = getattr(CONFIG_MAPPING[config["model_type"]], "num_key_value_heads", None) is None
+    return None if s.k == s.n and takes_null and draw(yes_or_no) else s.k
+
+
+def head_width(draw: Draw, s: Sizes, config: dict[str, Any]) -> Any:
+    """h, or nothing where d / n is meant."""
+    return s.h if s.wide else draw(_of(ABSENT, None))
+
+
+def per_layer(*words: str) -> Callable[..., Any]:
+    """A list with a word a layer, or nothing."""
+    return lambda draw, s, config: draw(maybe(st.lists(st.sampled_from(words), min_size=s.l, max_size=s.l)))
+
+
+def window_types(draw: Draw, s: Sizes, config: dict[str, Any]) -> Any:
+    """Layer types of a family that has windows only where ``use_sliding_window`` says so."""
+    words = ("full_attention", "sliding_attention") if config["use_sliding_window"] is True else ("full_attention",)
+    return per_layer(*words)(draw, s, config)
+
+
+# By field: a letter, a strategy, or a function of (draw, sizes, the config so far). In the order in which they are drawn.
+FIELDS: dict[str, Any] = {
+    **dict.fromkeys(("vocab_size",), "v"),
+    **dict.fromkeys(("hidden_size", "n_embd", "d_model"), "d"),
+    **dict.fromkeys(("intermediate_size", "ffn_dim", "d_ff", "encoder_ffn_dim", "ffn_hidden_size"), "f"),
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"), "l"),
+    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads"), "n"),
+    "num_key_value_heads": key_value_heads, "num_kv_heads": key_value_heads, "head_dim": head_width, "d_kv": "h",
+    "n_inner": null_or("f"), "decoder_ffn_dim": "f_2", "decoder_layers": "l_2", "decoder_attention_heads": "g",
+    "num_decoder_layers": null_or("l_2"),
+    **dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len", "max_target_positions"), "m"),
+    "max_source_positions": _of(13, 17), "num_mel_bins": _of(3, 7), "type_vocab_size": _of(1, 2, 3),
+    "relative_attention_num_buckets": _of(8, 10, 12),
+    "kv_lora_rank": "c", "q_lora_rank": null_or("q"), "qk_nope_head_dim": "p", "qk_rope_head_dim": "r", "v_head_dim": "u",
+    **dict.fromkeys(("n_routed_experts", "num_local_experts", "num_experts"), "e"),
+    "num_experts_per_tok": "a", "n_group": "groups", "topk_group": lambda draw, s, config: draw(st.integers(1, s.groups)),
+    "moe_intermediate_size": "f_expert", "shared_expert_intermediate_size": "f_2", "n_shared_experts": maybe(_of(0, 1, 2)),
+    "first_k_dense_replace": lambda draw, s, config: draw(st.integers(0, s.l)),
+    "decoder_sparse_step": maybe(_of(1, 2, 3)),
+    "mlp_only_layers": lambda draw, s, config: draw(maybe(st.lists(st.integers(0, s.l - 1), unique=True))),
+    "use_sliding_window": yes_or_no, "sliding_window": null_or("w"), "window_size": "w",
+    "max_window_layers": lambda draw, s, config: draw(st.integers(0, s.l + 1)),
+    "layer_types": window_types, "num_labels": _of(2, 3, 5),
+    "image_size": _of(24, 30), "patch_size": _of(6), "num_channels": _of(1, 3), "pad_token_id": st.just(0),
+    **dict.fromkeys((
+        "tie_word_embeddings", "attention_bias", "mlp_bias", "qkv_bias", "use_qkv_bias", "use_bias", "bias", "norm_topk_prob",
+        "use_parallel_residual", "qk_layernorm", "use_qk_norm", "parallel_attn", "new_decoder_architecture", "multi_query",
+        "do_layer_norm_before", "enable_bias", "layer_norm_elementwise_affine", "scale_embedding",
+    ), maybe(yes_or_no)),
+    "hidden_act": maybe(st.sampled_from(("silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu"))),
+    "hidden_activation": maybe(st.sampled_from(("silu", "gelu_pytorch_tanh", "relu"))),
+    "activation_function": maybe(st.sampled_from(("gelu", "gelu_new", "relu"))),
+    **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), maybe(st.none() | _of(30.0))),
+}  # fmt: skip
+
+mixed_windows = {"sliding_window": "w", "layer_types": per_layer("full_attention", "sliding_attention")}
+latent = {"num_key_value_heads": "n", "head_dim": None, "layer_types": None}
+eight = {"h": _of(8, 24, 40)}
+
+# By family, what is drawn otherwise; None leaves a field to its default. A letter redraws a size.
+FAMILY: dict[str, dict[str, Any]] = {
+    "bert": {"is_decoder": maybe(st.just(False))},
+    "deepseek_v3": latent,
+    "gemma2": mixed_windows,
+    "mistral": {"sliding_window": null_or("w")},
+    "t5": {"feed_forward_proj": maybe(st.sampled_from(("relu", "gated-gelu", "gated-silu", "gelu")))},
+}
+
+
+def fields_of(kind: str) -> dict[str, Any]:
+    """The fields that are drawn for a family, with what they are drawn from."""
+    known = {**CONFIG_MAPPING[kind]().to_dict(), "num_labels": None}
+    drawn = {field: rule for field, rule in FIELDS.items() if field in known}
+    return drawn | {field: rule for field, rule in FAMILY.get(kind, {}).items() if field not in SIZES}
+
+
+@st.composite
+def configs(draw: Draw, kind: str, architectures: tuple[str, ...]) -> dict[str, Any]:
+    """A small config of the family, of its usual class (the first) or one of the others."""
+    own = FAMILY.get(kind, {})
+    fields = fields_of(kind)
+    letters = {letter: draw(own.get(letter, strategy)) for letter, strategy in SIZES.items()}
+    default = getattr(CONFIG_MAPPING[kind], "head_dim", None)
+    wide = fields.get("head_dim") is not None and (isinstance(default, int) or draw(yes_or_no))
+    s = Sizes(**letters, wide=wide)
+    config = {"model_type": kind, "architectures": draw(st.sampled_from([None, architectures[:1]] * 3 + [[a] for a in architectures]))}
+    for field, rule in fields.items():
+        if isinstance(rule, str):
+            config[field] = getattr(s, rule)
+        elif rule is not None:
+            config[field] = rule(draw, s, config) if callable(rule) else draw(rule)
+    return {field: value for field, value in config.items() if value is not ABSENT}

@@ -1,0 +1,96 @@
+"""Every family against transformers itself, on the meta device: equal, without tolerance.
+
+The class's own default, every preset, and small configs drawn at random: parameters, active parameters, FLOPs forward and
+backward, cache bytes, FLOPs of a decode step. BLOCKCALC_EXAMPLES sets how many configs are drawn a family.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+import transformers_truth as truth
+from drawn_configs import configs
+from hypothesis import event, given, note
+from hypothesis import strategies as st
+
+from blockcalc.budget import widths
+from blockcalc.readers import read
+from blockcalc.readers.families import FAMILIES
+from blockcalc.tables import presets
+from blockcalc.tensor import Step
+
+READ_PRESETS = [name for name, preset in presets().items() if preset["config"]["model_type"] in FAMILIES]
+
+
+def classes(kind: str) -> tuple[str, ...]:
+    """The names of the classes of a family that are read, the usual one first."""
+    knobs = FAMILIES[kind].knobs
+    return tuple(f"{knobs['prefix']}{suffix}" for suffix in knobs["classes"])
+
+
+def model_of(config: dict[str, Any]) -> Any:
+    """What transformers makes of a config."""
+    return truth.build(config, (config.get("architectures") or classes(config["model_type"]))[0])
+
+
+def small_presets() -> list[str]:
+    """The two smallest presets of each family."""
+    by_kind = defaultdict(list)
+    for name in READ_PRESETS:
+        by_kind[presets()[name]["config"]["model_type"]].append(name)
+    return [name for names in by_kind.values() for name in sorted(names, key=lambda n: int(presets()[n]["parameters"]))[:2]]
+
+
+def total(config: dict[str, Any]) -> int:
+    """Our count of parameters."""
+    return int(read(config, "test").budget(Step.forward(1, 1)).parameters().total)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_the_class_default_has_as_many_parameters(kind: str) -> None:
+    config = {"model_type": kind}
+    assert total(config) == truth.parameters(model_of(config))
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_a_config_as_transformers_saves_it_is_read_alike(kind: str) -> None:
+    saved = truth.config_of({"model_type": kind}).to_dict()
+    assert total(saved) == total({"model_type": kind})
+
+
+@pytest.mark.parametrize("name", READ_PRESETS)
+def test_a_preset_has_as_many_parameters(name: str) -> None:
+    config = presets()[name]["config"]
+    assert total(config) == presets()[name]["parameters"] == truth.parameters(model_of(config))
+
+
+@pytest.mark.parametrize("name", small_presets())
+def test_a_preset_costs_as_many_flops(name: str) -> None:
+    config = presets()[name]["config"]
+    ours = read(config, "test").budget(Step.forward(1, 7, 5)).work()
+    assert 2 * ours.forward == truth.forward_flops(model_of(config), 1, 7, 5)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+@given(data=st.data())
+def test_a_drawn_config_costs_the_same(kind: str, data: st.DataObject) -> None:
+    config = data.draw(configs(kind, classes(kind)), "config")
+    b, t, source = (data.draw(st.integers(least, most)) for least, most in ((1, 3), (3, 13), (3, 13)))
+    note(f"b={b}, t={t}, source={source}")
+    theirs, ours = model_of(config), read(config, "test")
+    event(type(theirs).__name__)
+
+    parameters = ours.budget(Step.forward(b, t, source)).parameters()
+    assert (parameters.total, parameters.active) == (truth.parameters(theirs), truth.active_parameters(theirs))
+
+    work = ours.budget(Step.train(b, t, source)).work()
+    assert (2 * work.forward, 2 * work.backward) == truth.training_flops(theirs, b, t, source)
+
+    if theirs.can_generate():
+        served = truth.serve(theirs, b, t, source)
+        held = ours.budget(Step.prefill(b, t, source=source)).cache(widths("bf16"), "transformers")
+        assert sum(held.values()) == served.cache_bytes
+        if config.get("sliding_window") != 1:  # there transformers keeps every position, and attends to them
+            assert 2 * ours.budget(Step.decode(b, t + 1, source)).work().forward == served.decode_flops
