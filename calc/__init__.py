@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from .errors import BlockcalcError as BlockcalcError
     from .errors import InputError as InputError
     from .errors import UndefinedError as UndefinedError
-    from .formula import Formula as Formula
-    from .formula import formula as formula
+    from .symbolic import Formula as Formula
+    from .symbolic import formula as formula
     from .freedom import score_freedom as score_freedom
     from .model import Component as Component
     from .model import Model as Model
@@ -36,7 +36,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Budget": "budget", "widths": "budget", "Compiled": "compiled", "compile_formulas": "compiled", "CONVENTIONS": "convention",
     "flops": "convention", "BlockcalcError": "errors", "InputError": "errors", "UndefinedError": "errors",
-    "Formula": "formula", "formula": "formula", "score_freedom": "freedom", "Component": "model", "Model": "model",
+    "Formula": "symbolic", "formula": "symbolic", "score_freedom": "freedom", "Component": "model", "Model": "model",
     "trace": "model", "load": "readers", "Kernels": "tensor", "Step": "tensor",
 }  # fmt: skip
 

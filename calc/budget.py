@@ -204,11 +204,14 @@ class Budget:
     def _cache_of_one(self, widths: Widths, policy: Policy, context: Dim) -> dict[str, Dim]:
         kinds: dict[str, Dim] = dict.fromkeys(("full", "window", "latent", "cross", "state"), 0)
         for line in self.lines:
-            for tensor, kind, window in line.cached:
+            for tensor, kind, window, expanded in line.cached:
                 size = tensor.copies * widths[tensor.role]
+                whole = policy == "transformers" and expanded is not None
                 for axis, extent in zip(tensor.axes, tensor.sizes, strict=True):
                     if axis == "s" and kind != "cross":
-                        size *= held(context, window, policy)
+                        size *= context if whole else held(context, window, policy)
+                    elif axis == "k" and whole:
+                        size *= expanded
                     elif axis != "b":
                         size *= extent
                 kinds[kind] += size

@@ -149,7 +149,9 @@ class _Gpt(NamedTuple):
 def _gpt(budget: Budget, name: str) -> _Gpt:
     """The sizes of a stack of multi-head attention and two-matrix feed-forwards, which is all these papers count."""
     _dense(budget, name)
-    table = next(line.weights[0] for line in budget.lines if line.path == "embedding.token")
+    table = next((line.weights[0] for line in budget.lines if line.path == "embedding.token"), None)
+    if table is None:
+        raise UndefinedError(f"{name}: defined for models of tokens")
     found: dict[str, Line] = {}
     l: Dim = 0
     for line in budget.lines:

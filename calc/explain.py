@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .budget import Budget
-from .formula import symbolize, tidy
+from .symbolic import symbolize, tidy
 from .model import trace
 from .tensor import Line, Step
 from .text import text

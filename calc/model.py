@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
-from .blocks.mlp import Activation, gelu
+from .blocks.embedding import Frames, Patches
+from .blocks.mlp import Activation, gelu, tanh
 from .blocks.norm import LayerNorm, RMSNorm
 from .blocks.position import LearnedPositions
 from .budget import Budget
@@ -25,35 +26,54 @@ class Component(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Embedding:
-    """Token vectors, plus positions and token types where there are such tables, then a norm."""
+    """Token vectors, plus positions and token types where there are such tables, then a norm.
+
+    A token table that is narrower than the model is vi + id parameters instead of vd: ALBERT, Lan et al. 2020,
+    arXiv:1909.11942, section 3.1.
+    """
 
     v: Dim  # vocabulary
     d: Dim  # width
+    i: Dim | None = None  # width of the token table, whose vectors are projected to d: OPT 350M
+    all_narrow: bool = False  # all tables are i wide, and the normed sum is projected, with a bias: ALBERT
     position: LearnedPositions | None = None
     types: Dim | None = None  # rows of the token-type table
     norm: LayerNorm | RMSNorm | None = None
 
     def __post_init__(self) -> None:
-        check_sizes("Embedding", v=self.v, d=self.d, types=self.types)
+        check_sizes("Embedding", v=self.v, d=self.d, i=self.i, types=self.types)
+
+    @property
+    def length(self) -> None:
+        """The step's own: as many positions as tokens."""
 
     def table(self, tape: Tape) -> Tensor:
         """The token table (v d), which a tied head multiplies with."""
-        return tape.weight(("v", "d"), (self.v, self.d), "table")
+        return tape.weight(("v", "d"), (self.v, self.d if self.i is None else self.i), "table")
 
     def trace(self, tape: Tape, table: Tensor) -> Tensor:
         """The vectors (b t d) of the step's tokens."""
         step = tape.step
         ids = tape.tensor(("b", "t"), (step.b, step.t), "index", grad=False)
         x = tape.lookup("token", ids, table)
+        if self.i is not None and not self.all_narrow:
+            x = widened(tape, x, self.d)
         terms = [x]
         if self.position is not None:
             terms.append(self.position.trace(tape, x))
         if self.types is not None:
             kinds = tape.tensor(("b", "t"), (step.b, step.t), "index", grad=False)
-            terms.append(tape.lookup("type", kinds, tape.weight(("v", "d"), (self.types, self.d), "table")))
+            terms.append(tape.lookup("type", kinds, tape.weight(("v", "d"), (self.types, x["d"]), "table")))
         if len(terms) > 1:
             x = tape.add("sum", *terms)
-        return x if self.norm is None else tape.call("norm", self.norm, x)
+        x = x if self.norm is None else tape.call("norm", self.norm, x)
+        return widened(tape, x, self.d, bias=True) if self.all_narrow else x
+
+
+def widened(tape: Tape, x: Tensor, d: Dim, bias: bool = False) -> Tensor:
+    """x (b t d) projected to another width d."""
+    out = tape.linear("project", x, "b t d -> b t e", e=d, bias=bias)
+    return tape.view(out, x.axes, out.sizes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +83,7 @@ class Layer:
     block: Any  # a component
     l: Dim  # layers
     name: str = "layer"
+    shared: bool = False  # they have one set of weights: ALBERT
 
     def __post_init__(self) -> None:
         check_sizes("Layer", l=self.l)
@@ -79,13 +100,18 @@ class Stack:
     name: str
     layers: tuple[Layer, ...]
     norm: LayerNorm | RMSNorm | None = None
+    i: Dim | None = None  # width that the output is projected to: OPT 350M
     order: tuple[tuple[str, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_sizes("Stack", i=self.i)
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t d) to (b t d)."""
         for layer in self.layers:
-            x = tape.repeat(layer.name, layer.l, x, layer.block)
-        return x if self.norm is None else tape.call("norm", self.norm, x)
+            x = tape.repeat(layer.name, layer.l, x, layer.block, share_weights=layer.shared)
+        x = x if self.norm is None else tape.call("norm", self.norm, x)
+        return x if self.i is None else widened(tape, x, self.i)
 
     def runs(self) -> tuple[tuple[str, Dim], ...]:
         """The order, by the layers' full names."""
@@ -116,7 +142,10 @@ class LMHead:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaskedLMHead:
-    """A dense layer, an activation and a norm before the logits. Devlin et al. 2018, arXiv:1810.04805, section 3.1."""
+    """A dense layer, an activation and a norm before the logits. Devlin et al. 2018, arXiv:1810.04805, section 3.1.
+
+    The dense layer is as wide as the token table.
+    """
 
     output: LMHead
     act: Activation = gelu
@@ -124,7 +153,7 @@ class MaskedLMHead:
 
     def trace(self, tape: Tape, x: Tensor, table: Tensor) -> Tensor:
         """x (b t d) to (b t v)."""
-        hidden = tape.linear("transform", x, "b t d -> b t e", e=x["d"], bias=True)
+        hidden = tape.linear("transform", x, "b t d -> b t e", e=table["d"], bias=True)
         hidden = tape.view(hidden, x.axes, hidden.sizes)
         hidden = tape.call("transform", self.norm, self.act.trace(tape, hidden))
         return self.output.trace(tape, hidden, table)
@@ -135,14 +164,17 @@ class Pooler:
     """tanh of a dense layer on the first position, and classes of it where there are any. Devlin et al. 2018."""
 
     v: Dim | None = None  # classes
+    i: Dim | None = None  # width of the dense layer, that of its input unless given
+    act: Activation = tanh
 
     def __post_init__(self) -> None:
-        check_sizes("Pooler", v=self.v)
+        check_sizes("Pooler", v=self.v, i=self.i)
 
     def trace(self, tape: Tape, x: Tensor, table: Tensor) -> Tensor:
-        """x (b t d) to (b e), e = d, or to (b v)."""
-        first = tape.view(x, ("b", "d"), (x["b"], x["d"]))
-        pooled = tape.act("tanh", tape.linear("pooler", first, "b d -> b e", e=x["d"], bias=True), "output")
+        """x (b t d) to (b e), e = i, or to (b v)."""
+        width = x["d"] if self.i is None else self.i
+        pooled = tape.linear("pooler", _first(tape, x), "b d -> b e", e=width, bias=True)
+        pooled = tape.call("pooler", self.act, pooled)
         if self.v is None:
             return pooled
         return tape.linear("classifier", pooled, "b e -> b v", v=self.v, bias=True)
@@ -150,17 +182,25 @@ class Pooler:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Classifier:
-    """A linear layer on every position: token or sequence classes, or the two ends of an answer."""
+    """A linear layer on every position, or on the first: classes, or the two ends of an answer."""
 
     v: Dim  # classes
     bias: bool
+    first: bool = False  # of the first position alone
 
     def __post_init__(self) -> None:
         check_sizes("Classifier", v=self.v)
 
     def trace(self, tape: Tape, x: Tensor, table: Tensor) -> Tensor:
-        """x (b t d) to (b t v)."""
+        """x (b t d) to (b t v), or to (b v)."""
+        if self.first:
+            return tape.linear("classifier", _first(tape, x), "b d -> b v", v=self.v, bias=self.bias)
         return tape.linear("classifier", x, "b t d -> b t v", v=self.v, bias=self.bias)
+
+
+def _first(tape: Tape, x: Tensor) -> Tensor:
+    """The first position (b d) of x (b t d)."""
+    return tape.view(x, ("b", "d"), (x["b"], x["d"]))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,18 +208,28 @@ class Model:
     """An embedding, a stack, a head; an encoder-decoder has a second stack whose output the first attends to."""
 
     name: str
-    embedding: Embedding
+    embedding: Embedding | Patches
     stack: Stack
     head: Any = None  # LMHead, MaskedLMHead, Pooler, Classifier, or None
     encoder: Stack | None = None
-    encoder_embedding: Embedding | None = None  # None: the encoder looks up the same token table
+    encoder_embedding: Embedding | Frames | None = None  # None: the encoder looks up the same token table
 
     def budget(self, step: Step, kernels: Kernels | None = None, recompute: Recompute = "none") -> Budget:
         """What the model costs in *step*. Raises UndefinedError where a kernel does not exist for it."""
+        step = self.fit(step)
         tape = Tape(step, kernels, recompute)
         self.trace(tape)
         order = (self.encoder.runs() if self.encoder else ()) + self.stack.runs()
         return Budget(tape.lines, tape.carries, tape.buffers, step, tape.kernels, recompute, order)
+
+    def fit(self, step: Step) -> Step:
+        """The step, at the lengths that the model sets itself: an image's patches, a spectrogram's frames."""
+        length, source = self.embedding.length, self.encoder_embedding and self.encoder_embedding.length
+        if length is not None:
+            step = replace(step, t=length, s=length)
+        if source is not None:
+            step = replace(step, source=source, source_new=source if step.source_new != 0 else 0)
+        return step
 
     def trace(self, tape: Tape) -> Tensor:
         """The logits (b t v), or what the last stack returns, on the tape; in training the loss too."""
@@ -187,7 +237,7 @@ class Model:
         if self.encoder is not None:
             tape.step = step.of_source
             source = self.encoder_embedding
-            inputs = (self.embedding, table) if source is None else (source, source.table(tape))
+            inputs: Any = (self.embedding, table) if source is None else (source, source.table(tape))
             memory = tape.call(self.encoder.name, self.encoder, tape.call("encoder_embedding", *inputs))
             tape.memory = tape.view(memory, ("b", "m", "d"), memory.sizes)
             tape.step = step
@@ -203,7 +253,8 @@ class Model:
     @property
     def positions(self) -> Dim | None:
         """Rows of the learned position table that bound the length, if there is one."""
-        return self.embedding.position.m if self.embedding.position is not None else None
+        position = self.embedding.position if isinstance(self.embedding, Embedding) else None
+        return None if position is None else position.m - position.reserved
 
 
 def trace(

@@ -76,6 +76,18 @@ class Tape(Recorder):
         )  # fmt: skip
         return out
 
+    def convolution(self, name: str, x: Tensor, *, t: Dim, taps: Dim, d: Dim) -> Tensor:
+        """x (b … c) under a kernel of *taps* places, at t places, plus a bias: (b t d). Keeps its input, as a linear does."""
+        c = x["c"]
+        weights = self.weight(("k", "c", "d"), (taps, c, d)), self.weight(("d",), (d,), "vector")
+        out = self.tensor(("b", "t", "d"), (x["b"], t, d))
+        work = out.numel * taps * c
+        self.record(
+            name, "convolution", out, (x,), weights,
+            saved=(x,), forward=work, dinput=work if x.grad else 0, dweight=work,
+        )  # fmt: skip
+        return out
+
     def lookup(self, name: str, ids: Tensor, table: Tensor) -> Tensor:
         """Rows of a table (v …) by index: no multiply-adds; saves the int64 indices."""
         out = self.tensor((*ids.axes, *table.axes[1:]), (*ids.sizes, *table.sizes[1:]), grad=table.grad)
@@ -89,6 +101,18 @@ class Tape(Recorder):
         out = self.like(terms[0])
         out.grad = any(term.grad for term in terms)
         self.record(name, "add", out, terms)
+        return out
+
+    def shift(self, name: str, x: Tensor, weight: Tensor) -> Tensor:
+        """x plus a parameter of its last axes, the same for every sequence: keeps nothing."""
+        out = self.like(x)
+        self.record(name, "add", out, (x,), (weight,))
+        return out
+
+    def prepend(self, name: str, x: Tensor, weight: Tensor) -> Tensor:
+        """A parameter (d) in front of the positions of x (b t d): keeps nothing."""
+        out = self.tensor(x.axes, (x["b"], x["t"] + 1, x["d"]))
+        self.record(name, "concat", out, (x,), (weight,))
         return out
 
     def mul(self, name: str, a: Tensor, b: Tensor) -> Tensor:
@@ -156,11 +180,13 @@ class Tape(Recorder):
         return out
 
     def cache(
-        self, name: str, x: Tensor, kind: Literal["full", "latent", "cross"] = "full", window: Dim | None = None
-    ) -> Tensor:
+        self, name: str, x: Tensor, kind: Literal["full", "latent", "cross"] = "full", window: Dim | None = None,
+        expanded: Dim | None = None,
+    ) -> Tensor:  # fmt: skip
         """x's new positions (its axis t, or m of the encoder) behind those a cache holds: the positions a query can see.
 
-        A window layer has at most w − 1 earlier ones at hand. Without a cache this is x itself.
+        A window layer has at most w − 1 earlier ones at hand. Without a cache this is x itself. *expanded* heads, at all
+        positions, are what transformers' own code caches where that is more than is needed.
         """
         step, axes = self.step, tuple("s" if axis in "tm" else axis for axis in x.axes)
         if not step.cache:
@@ -170,9 +196,9 @@ class Tape(Recorder):
             return tuple(positions if axis == "s" else size for axis, size in zip(axes, x.sizes, strict=True))
 
         held = step.source if kind == "cross" else step.s
-        entry = Cached(Tensor(axes, at(held), "key_value", copies=self._copies), kind, None)
+        entry = Cached(Tensor(axes, at(held), "key_value", copies=self._copies), kind, None, expanded)
         if window is not None:
-            entry = Cached(entry.tensor, "window", window)
+            entry = entry._replace(kind="window", window=window)
             held = step.t + smaller(step.s - step.t, window - 1)
         out = self.tensor(axes, at(held), "key_value")
         self.record(name, "cache", out, (x,), cached=(entry,))
@@ -180,7 +206,7 @@ class Tape(Recorder):
 
     def uncached(self, x: Tensor) -> Tensor:
         """x's positions (its axis t, or m of the encoder) as those that a query can see: all of them, at once."""
-        if "t" in x.axes and self.step.t != self.step.s:
+        if "t" in x.axes and self.step.t not in (0, self.step.s):
             raise UndefinedError("attention in both directions sees all positions at once: there is nothing to decode from a cache")
         return self.view(x, tuple("s" if axis in "tm" else axis for axis in x.axes), x.sizes)
 
@@ -284,8 +310,8 @@ class Tape(Recorder):
         chosen_axes, chosen = (*logits.axes[:-1], "a"), (*logits.sizes[:-1], a)
         index = self.tensor(chosen_axes, chosen, "index", grad=False)
         weights = self.tensor(chosen_axes, chosen, "statistic")
-        scores = weights if choose_first else self.like(logits, "statistic")
-        self.record("scores", "act", index, (logits,), saved=(scores, index))
+        scored = weights if choose_first else self.like(logits, "statistic")
+        self.record("scores", "act", (index, weights), (logits,), saved=(scored, index))
         if renormalise:
             total = self.tensor(logits.axes[:-1], logits.sizes[:-1], "statistic")
             self.record("renormalise", "div", (weights, total), saved=(weights, total))

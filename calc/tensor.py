@@ -82,11 +82,15 @@ class Tensor:
 
 
 class Cached(NamedTuple):
-    """A cache entry: ``tensor`` holds one layer's positions along its axis ``s``; a window layer needs only the last ``w``."""
+    """A cache entry: ``tensor`` holds one layer's positions along its axis ``s``; a window layer needs only the last ``w``.
+
+    ``expanded`` heads, at all positions, are what transformers' own code caches where that is more than is needed.
+    """
 
     tensor: Tensor
     kind: Literal["full", "window", "latent", "cross", "state"]
     window: Dim | None
+    expanded: Dim | None = None
 
 
 class Line:

@@ -9,7 +9,7 @@ from ..errors import InputError
 from ..tape import Tape
 from ..tensor import Tensor
 from .norm import HeadsNorm, LayerNorm, RMSNorm
-from .position import RelativeBias, Rotary
+from .position import ALiBi, RelativeBias, Rotary
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,8 +28,9 @@ class Attention:
     h: Dim  # head width
     w: Dim | None = None  # window: the last w positions are seen, the query's own included
     causal: bool = True
-    position: Rotary | RelativeBias | None = None
+    position: Rotary | RelativeBias | ALiBi | None = None
     qkv_bias: bool = False
+    k_bias: bool | None = None  # that of the keys, qkv_bias unless given: Whisper has none
     o_bias: bool = False
     qk_norm: RMSNorm | LayerNorm | HeadsNorm | None = None  # over each head's width, or all heads at once
     norm_last: bool = False  # queries and keys are normed behind their rotation
@@ -37,6 +38,7 @@ class Attention:
     softcap: bool = False
     sinks: bool = False
     qk_tied: bool = False  # W_Q = W_K
+    cached_whole: bool = False  # transformers caches all positions of n heads, whatever w and k: GPT-Neo, Falcon
 
     def __post_init__(self) -> None:
         check_sizes("Attention", n=self.n, k=self.k, h=self.h, w=self.w)
@@ -52,7 +54,8 @@ class Attention:
         if self.qk_tied:
             k = tape.view(q, ("b", "t", "k", "h"), q.sizes)
         else:
-            k = tape.linear("k", x, "b t d -> b t k h", k=self.k, h=self.h, bias=self.qkv_bias)
+            biased = self.qkv_bias if self.k_bias is None else self.k_bias
+            k = tape.linear("k", x, "b t d -> b t k h", k=self.k, h=self.h, bias=biased)
         v = tape.linear("v", x, "b t d -> b t k h", k=self.k, h=self.h, bias=self.qkv_bias)
         if not self.norm_last:
             q, k = self._normed(tape, q, k)
@@ -63,10 +66,12 @@ class Attention:
         if self.norm_last:
             q, k = self._normed(tape, q, k)
         if self.causal:
-            k, v = tape.cache("k_cache", k, window=self.w), tape.cache("v_cache", v, window=self.w)
+            expanded = self.n if self.cached_whole else None
+            k = tape.cache("k_cache", k, window=self.w, expanded=expanded)
+            v = tape.cache("v_cache", v, window=self.w, expanded=expanded)
         else:
             k, v = tape.uncached(k), tape.uncached(v)
-        bias = self.position.trace(tape, k, q) if isinstance(self.position, RelativeBias) else None
+        bias = self.position.trace(tape, k, q) if isinstance(self.position, RelativeBias | ALiBi) else None
         out = tape.attention(
             q, k, v, causal=self.causal, window=self.w, bias=bias, softcap=self.softcap, sinks=self.sinks
         )

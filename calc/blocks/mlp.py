@@ -70,3 +70,26 @@ class GatedMLP:
         up = tape.linear("up", x, "... d -> ... f", f=self.f, bias=self.bias)
         hidden = tape.mul("mul", self.act.trace(tape, gate), up)
         return tape.linear("down", hidden, "... f -> ... d", d=x["d"], bias=self.bias)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClampedGatedMLP:
+    """((u + 1) ⊙ g σ(αg)) W_down of the clamped g = x W_gate and u = x W_up. gpt-oss, arXiv:2508.10925, section 2.
+
+    Parameters 3df + 2f + d with biases.
+    """
+
+    f: Dim  # hidden width
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        check_sizes("ClampedGatedMLP", f=self.f)
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (… d) to (… d)."""
+        gate = tape.linear("gate", x, "... d -> ... f", f=self.f, bias=self.bias)
+        up = tape.linear("up", x, "... d -> ... f", f=self.f, bias=self.bias)
+        gate, up = tape.act("gate_clamp", gate, "input"), tape.act("up_clamp", up, "input")
+        swish = tape.mul("swish", gate, tape.act("sigmoid", gate, "output"))
+        hidden = tape.mul("mul", tape.add("plus_one", up), swish)
+        return tape.linear("down", hidden, "... f -> ... d", d=x["d"], bias=self.bias)

@@ -35,7 +35,7 @@ class RMSNorm:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeadsNorm:
-    """One norm over all heads of x (b t n h) at once, as wide as nh. OLMo 2, arXiv:2501.00656, section 3.2; parameters nh."""
+    """One norm over all heads of x (b t n h) at once, as wide as nh. OLMo 2, arXiv:2501.00656, section 2.1; parameters nh."""
 
     norm: LayerNorm | RMSNorm = RMSNorm()
 

@@ -14,6 +14,7 @@ class LearnedPositions:
     """A trained vector a position. Gehring et al. 2017, arXiv:1705.03122, section 3.1. Parameters md."""
 
     m: Dim  # positions in the table, reserved rows included
+    reserved: int = 0  # rows that no position has, such as the padding's
 
     def __post_init__(self) -> None:
         check_sizes("LearnedPositions", m=self.m)
@@ -41,6 +42,23 @@ class Rotary:
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t n h) to (b t n h)."""
         return tape.rotate("rotate", x, self.r, local=self.local)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ALiBi:
+    """−slope·distance added to the scores, a slope a head. Press, Smith and Lewis 2022, arXiv:2108.12409, section 3.
+
+    No parameters. The softmax does not see what is added to a whole row, so that slope·key (n × s) does: one buffer.
+    """
+
+    n: Dim  # heads
+
+    def __post_init__(self) -> None:
+        check_sizes("ALiBi", n=self.n)
+
+    def trace(self, tape: Tape, keys: Tensor, queries: Tensor) -> Tensor:
+        """The bias (n s) for these keys (b s k h)."""
+        return tape.buffer("alibi", ("n", "s"), (self.n, keys["s"]), "activation")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,7 +16,8 @@ class Residual:
     """x + branch(x), with a norm before the branch, behind it, or behind the sum.
 
     ``before`` alone is pre-norm (Xiong et al. 2020, arXiv:2002.04745), ``outer`` alone post-norm (Vaswani et al. 2017),
-    ``before`` and ``after`` the sandwich (Ding et al. 2021, arXiv:2105.13290; Gemma 2).
+    ``before`` and ``after`` the sandwich (Ding et al. 2021, arXiv:2105.13290; Gemma 2), ``after`` alone OLMo 2's
+    (arXiv:2501.00656, section 2.1).
     """
 
     name: str

@@ -27,7 +27,7 @@ def command(
     blockcalc formula gemma-2-9b kv --dtype bf16
     blockcalc formula gated-mlp flops --json
     """
-    from ..formula import formula
+    from ..symbolic import formula
     from ..tensor import Kernels
 
     found = formula(model, quantity, convention=convention, dtype=dtype, kernels=Kernels(attention=attention))  # type: ignore[arg-type]

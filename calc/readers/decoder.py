@@ -7,7 +7,7 @@ from typing import Any
 
 from ..blocks.attention import Attention
 from ..blocks.mla import MLA
-from ..blocks.mlp import MLP, GatedMLP
+from ..blocks.mlp import MLP, ClampedGatedMLP, GatedMLP
 from ..blocks.moe import MoE
 from ..blocks.position import Rotary
 from ..blocks.wiring import Block, Parallel, Residual
@@ -63,8 +63,9 @@ def grouped_attention(r: Reading, window: int | None) -> Attention:
     """Multi-head, grouped or multi-query attention."""
     r.check_divides("n", "k")
     return Attention(
-        n=r.n, k=r.k, h=r.h, w=window, position=Rotary(r=r.r) if r.r else None, qkv_bias=r.qkv_bias, o_bias=r.o_bias,
-        qk_norm=r.qk_norm, softcap=r.softcap is not None,
+        n=r.n, k=r.k, h=r.h, w=window, qkv_bias=r.qkv_bias, o_bias=r.o_bias,
+        position=Rotary(r=r.r, local=r.local_rotary and window is not None) if r.r else None,
+        qk_norm=r.qk_norm, norm_last=r.norm_last, clip=r.clip is not None, softcap=r.softcap is not None, sinks=r.sinks,
     )  # fmt: skip
 
 
@@ -78,14 +79,25 @@ def feed_forward(r: Reading, f: int) -> MLP | GatedMLP:
     return (GatedMLP if r.gated else MLP)(f=f, act=r.act, bias=r.mlp_bias)
 
 
+def without_bias(r: Reading, f: int) -> GatedMLP:
+    """A gated expert without biases, whatever the dense layers have."""
+    return GatedMLP(f=f, act=r.act)
+
+
+def clamped(r: Reading, f: int) -> ClampedGatedMLP:
+    """gpt-oss's expert."""
+    return ClampedGatedMLP(f=f)
+
+
 def mixture(r: Reading) -> MoE:
     """The family's mixture of experts."""
     if r.a > r.e:
         raise r.refuse(r.field_of("a"), f"at most the {r.e} experts of {r.field_of('e')}")
     shared = feed_forward(r, r.f_shared) if r.f_shared else None
     return MoE(
-        e=r.e, a=r.a, expert=feed_forward(r, r.f_expert), shared=shared, score=r.score, renormalise=r.renormalise
-    )
+        e=r.e, a=r.a, expert=r.expert(r, r.f_expert), shared=shared, shared_gate=r.shared_gate, score=r.score,
+        renormalise=r.renormalise, router_bias=r.router_bias,
+    )  # fmt: skip
 
 
 def pre_norm(r: Reading, attention: Any, mlp: Any) -> Block:
@@ -101,6 +113,14 @@ def sandwich(r: Reading, attention: Any, mlp: Any) -> Block:
     return Block(branches=(
         Residual(name="attention", branch=attention, before=r.norm, after=r.norm),
         Residual(name="mlp", branch=mlp, before=r.norm, after=r.norm),
+    ))  # fmt: skip
+
+
+def behind(r: Reading, attention: Any, mlp: Any) -> Block:
+    """Norms behind the branches alone, inside the residual."""
+    return Block(branches=(
+        Residual(name="attention", branch=attention, after=r.norm),
+        Residual(name="mlp", branch=mlp, after=r.norm),
     ))  # fmt: skip
 
 

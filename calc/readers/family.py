@@ -11,8 +11,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..blocks import mlp
+from ..errors import InputError
 from ..model import Model
-from .config import Reading, derived, each_layer
+from .config import Reading, Rule, derived, each_layer
 
 
 class Family(NamedTuple):
@@ -32,7 +33,11 @@ ACTIVATIONS = {
     "sigmoid": mlp.sigmoid, "relu2": mlp.relu_squared,
 }  # fmt: skip
 
-CAUSAL = ("ForCausalLM", "Model", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+# What stands behind a family's name in its classes: the usual one first, each list the one before and one more.
+BARE = ("ForCausalLM", "Model")
+SEQUENCE = (*BARE, "ForSequenceClassification")
+TOKEN = (*SEQUENCE, "ForTokenClassification")
+CAUSAL = (*TOKEN, "ForQuestionAnswering")
 
 # Read by some families and without effect on the counts of the others.
 NO_TABLE = ("max_position_embeddings", "hidden_act")
@@ -50,6 +55,28 @@ def split_head(r: Reading) -> int:
     return int(r.d // r.n)
 
 
+def rotated(share: float) -> Rule:
+    """Rotated entries of a head: ``partial_rotary_factor``, which may stand among the rope parameters, of its width."""
+
+    def read(r: Reading) -> int:
+        field, factor = "partial_rotary_factor", r.config.get("partial_rotary_factor", share)
+        inner = r.config.get("rope_scaling") or r.config.get("rope_parameters") or {}
+        if not isinstance(inner, dict):
+            raise r.refuse("rope_scaling" if r.config.get("rope_scaling") else "rope_parameters", "an object or null")
+        if field in inner:
+            factor = inner[field]
+        if type(factor) not in (int, float) or not 0 <= factor <= 1:
+            raise InputError(f"{r.where}: {field}: found {str(factor)[:40]}, expected a number from 0 to 1")
+        return int(r.h * factor)
+
+    return Rule(("partial_rotary_factor",), read)
+
+
+def even(r: Reading) -> int:
+    """The rotated entries in whole pairs."""
+    return int(r.rotated + r.rotated % 2)
+
+
 def by_type(default: Callable[[Reading], list[Any]]) -> Any:
     """Windows from ``layer_types``."""
     return each_layer("layer_types", {"full_attention": None, "sliding_attention": lambda r: r.w}, default)
@@ -58,6 +85,16 @@ def by_type(default: Callable[[Reading], list[Any]]) -> Any:
 def after_some(r: Reading) -> list[int | None]:
     """Full attention in the first ``max_window_layers``, a window in the others."""
     return [r.w if i >= r.full_first else None for i in range(r.l)]
+
+
+def every_sixth_full(r: Reading) -> list[int | None]:
+    """Full attention in every sixth layer (or what ``sliding_window_pattern`` says), a window in the others."""
+    return [r.w if (i + 1) % r.pattern else None for i in range(r.l)]
+
+
+def alternating_at_first(r: Reading) -> list[int | None]:
+    """A window in every other of the first ``max_window_layers``, where there are windows at all."""
+    return [r.w if r.sliding and i < r.full_first and not i % 2 else None for i in range(r.l)]
 
 
 def alternating(r: Reading) -> list[int | None]:

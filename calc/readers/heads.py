@@ -13,11 +13,11 @@ def head_of(r: Reading, language_model: Any, pooled: Any = None) -> Any:
     kind = class_of(r)
     if kind in ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForConditionalGeneration"):
         return language_model
-    if kind == "Model":
+    if kind in ("Model", "TextModel"):
         return pooled
     if kind == "ForQuestionAnswering":
         return Classifier(v=2, bias=True)
-    return Classifier(v=labels(r), bias=kind == "ForTokenClassification")
+    return Classifier(v=labels(r), bias=kind == "ForTokenClassification" and token_bias(r))
 
 
 def class_of(r: Reading) -> str:
@@ -30,6 +30,14 @@ def class_of(r: Reading) -> str:
         if isinstance(names[0], str) and names[0].lower() == f"{r.prefix}{kind}".lower():
             return str(kind)
     raise r.refuse("architectures", "one of " + ", ".join(f"{r.prefix}{kind}" for kind in r.classes))
+
+
+def token_bias(r: Reading) -> bool:
+    """Whether a classifier of tokens has a bias."""
+    found = r.config.get("token_classification_bias", True)
+    if type(found) is not bool:
+        raise r.refuse("token_classification_bias", "true or false")
+    return found
 
 
 def labels(r: Reading) -> int:
