@@ -82,11 +82,14 @@ class Reading:
         return value
 
     def find(self, fields: tuple[str, ...]) -> tuple[str, Any]:
-        """The first of the fields that the config has, and its value."""
-        for field in fields:
-            if field in self.config:
-                return field, self.config[field]
-        return fields[0], _ABSENT
+        """The first of the fields that the config has, and its value. Other names of it must say the same, or be null."""
+        found = [field for field in fields if field in self.config]
+        told = [field for field in found if self.config[field] is not None] or found or [fields[0]]
+        value = self.config.get(told[0], _ABSENT)
+        for other in told[1:]:
+            if self.config[other] != value:
+                raise self.refuse(other, f"{_kind(value)}, as {told[0]} says: two names of one field")
+        return told[0], value
 
     def refuse(self, field: str, expected: str) -> InputError:
         """The error for a field whose value is not what was expected."""
@@ -198,6 +201,18 @@ def fixed(field: str, value: Any, why: str) -> Rule:
         return value
 
     return Rule((field,), read, always=True)
+
+
+def inside(field: str, rule: Rule) -> Rule:
+    """A rule on the fields of an object that stands in the config; without the object, they are all absent."""
+
+    def read(reading: Reading) -> Any:
+        inner = reading.config.get(field)
+        if inner is not None and not isinstance(inner, dict):
+            raise reading.refuse(field, "an object or null")
+        return rule.read(Reading(reading.knobs, inner or {}, f"{reading.where}: {field}"))
+
+    return Rule((field,), read, rule.always)
 
 
 def each_layer(field: str, words: Mapping[str, Any], default: Callable[[Reading], list[Any]]) -> Rule:

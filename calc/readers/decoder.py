@@ -9,9 +9,10 @@ from ..blocks.attention import Attention
 from ..blocks.mla import MLA
 from ..blocks.mlp import MLP, ClampedGatedMLP, GatedMLP
 from ..blocks.moe import MoE
-from ..blocks.position import Rotary
+from ..blocks.position import ALiBi, Rotary
 from ..blocks.wiring import Block, Parallel, Residual
 from ..model import Embedding, Layer, LMHead, Model, Stack
+from ..errors import InputError
 from .config import Reading
 from .heads import head_of
 
@@ -22,24 +23,24 @@ def decoder(r: Reading) -> Model:
     blocks = {kind: _block(r, *kind) for kind in dict.fromkeys(kinds)}
     return Model(
         name=r.where,
-        embedding=Embedding(v=r.v, d=r.d, position=r.position, norm=r.embedding_norm),
-        stack=stack("decoder", kinds, blocks, lambda kind: _name(kind, blocks), r.final_norm),
+        embedding=Embedding(v=r.v, d=r.d, i=r.narrow, position=r.position, norm=r.embedding_norm),
+        stack=stack("decoder", kinds, blocks, lambda kind: _name(kind, blocks), r.final_norm, r.narrow),
         head=head_of(r, LMHead(v=r.v, tied=r.tied, bias=r.head_bias, softcap=r.logit_softcap is not None)),
     )
 
 
 def stack(
-    name: str, kinds: Sequence[Any], blocks: dict[Any, Any], name_of: Callable[[Any], str], norm: Any
+    name: str, kinds: Sequence[Any], blocks: dict[Any, Any], name_of: Callable[[Any], str], norm: Any, i: int | None = None
 ) -> Stack:
     """A stack of the blocks in the order of *kinds*, one a layer."""
     layers = tuple(Layer(block=block, l=kinds.count(kind), name=name_of(kind)) for kind, block in blocks.items())
     if len(layers) == 1:
-        return Stack(name=name, layers=layers, norm=norm)
+        return Stack(name=name, layers=layers, norm=norm, i=i)
     runs: list[tuple[str, int]] = []
     for kind in kinds:
         same = bool(runs) and runs[-1][0] == name_of(kind)
         runs[-1:] = [(runs[-1][0], runs[-1][1] + 1)] if same else [*runs[-1:], (name_of(kind), 1)]
-    return Stack(name=name, layers=layers, norm=norm, order=tuple(runs))
+    return Stack(name=name, layers=layers, norm=norm, i=i, order=tuple(runs))
 
 
 def _name(kind: tuple[int | None, bool], blocks: dict[Any, Any]) -> str:
@@ -63,10 +64,17 @@ def grouped_attention(r: Reading, window: int | None) -> Attention:
     """Multi-head, grouped or multi-query attention."""
     r.check_divides("n", "k")
     return Attention(
-        n=r.n, k=r.k, h=r.h, w=window, qkv_bias=r.qkv_bias, o_bias=r.o_bias,
-        position=Rotary(r=r.r, local=r.local_rotary and window is not None) if r.r else None,
+        n=r.n, k=r.k, h=r.h, w=window, position=_position(r, window), qkv_bias=r.qkv_bias, o_bias=r.o_bias, cached_whole=r.cached_whole,
         qk_norm=r.qk_norm, norm_last=r.norm_last, clip=r.clip is not None, softcap=r.softcap is not None, sinks=r.sinks,
     )  # fmt: skip
+
+
+def _position(r: Reading, window: int | None) -> Rotary | ALiBi | None:
+    if r.alibi or not r.r:
+        return ALiBi(n=r.n) if r.alibi else None
+    if r.r > r.h:
+        raise InputError(f"{r.where}: {r.r} entries of a head would be rotated, but a head is only {r.h} wide")
+    return Rotary(r=r.r, local=r.local_rotary and window is not None)
 
 
 def latent_attention(r: Reading, window: int | None) -> MLA:
@@ -121,6 +129,22 @@ def behind(r: Reading, attention: Any, mlp: Any) -> Block:
     return Block(branches=(
         Residual(name="attention", branch=attention, after=r.norm),
         Residual(name="mlp", branch=mlp, after=r.norm),
+    ))  # fmt: skip
+
+
+def post_norm(r: Reading, attention: Any, mlp: Any) -> Block:
+    """Norms behind the sums."""
+    return Block(branches=(
+        Residual(name="attention", branch=attention, outer=r.norm),
+        Residual(name="mlp", branch=mlp, outer=r.norm),
+    ))  # fmt: skip
+
+
+def parallel_norms(r: Reading, attention: Any, mlp: Any) -> Parallel:
+    """Both branches on the same input, each with its norm."""
+    return Parallel(branches=(
+        Residual(name="attention", branch=attention, before=r.norm),
+        Residual(name="mlp", branch=mlp, before=r.norm),
     ))  # fmt: skip
 
 

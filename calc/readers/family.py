@@ -55,21 +55,21 @@ def split_head(r: Reading) -> int:
     return int(r.d // r.n)
 
 
-def rotated(share: float) -> Rule:
-    """Rotated entries of a head: ``partial_rotary_factor``, which may stand among the rope parameters, of its width."""
+def rotated(share: float, name: str = "partial_rotary_factor") -> Rule:
+    """Rotated entries of a head: *name*, or ``partial_rotary_factor`` among the rope parameters, of its width."""
 
     def read(r: Reading) -> int:
-        field, factor = "partial_rotary_factor", r.config.get("partial_rotary_factor", share)
+        field, factor = name, r.config.get(name, share)
         inner = r.config.get("rope_scaling") or r.config.get("rope_parameters") or {}
         if not isinstance(inner, dict):
             raise r.refuse("rope_scaling" if r.config.get("rope_scaling") else "rope_parameters", "an object or null")
-        if field in inner:
-            factor = inner[field]
+        if "partial_rotary_factor" in inner:
+            field, factor = "partial_rotary_factor", inner["partial_rotary_factor"]
         if type(factor) not in (int, float) or not 0 <= factor <= 1:
             raise InputError(f"{r.where}: {field}: found {str(factor)[:40]}, expected a number from 0 to 1")
         return int(r.h * factor)
 
-    return Rule(("partial_rotary_factor",), read)
+    return Rule((name,), read)
 
 
 def even(r: Reading) -> int:

@@ -36,6 +36,7 @@ LLAMA = Family(d.decoder, MappingProxyType(dict(
     h=size("head_dim", split_head, null=split_head), r=full_head,
     act=word("hidden_act", "silu", ACTIVATIONS), gated=True, tied=flag("tie_word_embeddings", False),
     norm=RMSNorm(), final_norm=derived(lambda r: r.norm), embedding_norm=None, position=None,
+    narrow=None, alibi=False, cached_whole=False,
     qkv_bias=flag("attention_bias", False), o_bias=derived(lambda r: r.qkv_bias),
     mlp_bias=flag("mlp_bias", False), head_bias=False, qk_norm=None, norm_last=False, clip=None, sinks=False,
     softcap=None, logit_softcap=None, windows=full_everywhere, local_rotary=False, sparse=dense_everywhere,
