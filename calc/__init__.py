@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from .errors import BlockcalcError as BlockcalcError
     from .errors import InputError as InputError
     from .errors import UndefinedError as UndefinedError
-    from .symbolic import Formula as Formula
-    from .symbolic import formula as formula
     from .freedom import score_freedom as score_freedom
     from .model import Component as Component
     from .model import Model as Model
     from .model import trace as trace
     from .readers import load as load
+    from .symbolic import Formula as Formula
+    from .symbolic import formula as formula
     from .tensor import Kernels as Kernels
     from .tensor import Step as Step
 

@@ -33,7 +33,7 @@ class Parameters(NamedTuple):
 
     ``active`` is what one token's forward uses (routed experts × a/e, all else in full), ``active_without_input`` the
     same without the token table. ``embedding`` are the look-up tables (tokens, positions, types), ``head`` the untied
-    output matrix with its bias, else 0, and ``non_embedding`` the rest.
+    output matrix with its bias, else 0, ``non_embedding`` the rest, and ``trainable`` those that a gradient flows to.
     """
 
     total: Dim
@@ -42,6 +42,7 @@ class Parameters(NamedTuple):
     embedding: Dim
     head: Dim
     non_embedding: Dim
+    trainable: Dim
 
 
 class Component(NamedTuple):
@@ -100,7 +101,7 @@ class Activations(NamedTuple):
         for name, count in self.order:
             result.extend([sizes[name].further] * count)
             if name not in seen:
-                result[-count] = sizes[name].first
+                result[-count] = sizes.get(f"{name} (first)", sizes[name]).first
                 seen.add(name)
         return tuple(result)
 
@@ -137,6 +138,7 @@ class Budget:
         tables: Dim = 0
         head: Dim = 0
         tokens: Dim = 0
+        trainable: Dim = 0
         for line in self.lines:
             for weight in line.weights:
                 if weight in seen:
@@ -146,16 +148,18 @@ class Budget:
                 count = numel * weight.copies
                 total += count
                 active += numel * weight.active
+                if weight.grad:
+                    trainable += count
                 if weight.role == "table":
                     tables += count
                     if line.path.endswith("embedding.token"):
                         tokens += count
                 elif weight.role == "head":
                     head += count
-        return Parameters(total, active, active - tokens, tables, head, total - tables - head)
+        return Parameters(total, active, active - tokens, tables, head, total - tables - head, trainable)
 
     def components(self) -> tuple[Component, ...]:
-        """Disjoint leaves in the order of the forward pass; their params sum to the total. A tied weight is its first user's."""
+        """Disjoint leaves in the order of the forward pass; their sum is the total. A tied weight is its first user's."""
         seen: set[Tensor] = set()
         leaves: dict[str, tuple[Dim, Dim]] = {}
         for line in self.lines:

@@ -25,6 +25,10 @@ class _Printer(PythonCodePrinter):  # type: ignore[misc]
             return "(" + "*".join([self.parenthesize(expr.base, 100)] * int(expr.exp)) + ")"
         return str(super()._print_Pow(expr, rational=rational, sqrt=sqrt))
 
+    def _print_floor(self, expr: Any) -> str:
+        above, below = (self._print(part) for part in sympy.fraction(sympy.together(expr.args[0])))
+        return f"(({above}) // ({below}))"
+
     def _print_Min(self, expr: Any) -> str:
         inner = self._print(expr.args[-1])
         for arg in reversed(expr.args[:-1]):
@@ -93,12 +97,16 @@ class Compiled:
 
 
 def _magnitude(numerator: Any) -> Any:
-    """A bound of the value and of every partial sum: the expanded polynomial with all its coefficients positive."""
+    """A bound of the value and of every partial sum: the expanded polynomial with all its coefficients positive, and
+    what a floor divides undivided."""
+    numerator = numerator.replace(sympy.floor, lambda arg: sympy.fraction(sympy.together(arg))[0])
     terms = sympy.Add.make_args(sympy.expand(numerator))
     return sympy.Add(*(abs(term.as_coeff_Mul()[0]) * term.as_coeff_Mul()[1] for term in terms))
 
 
-def _function(symbols: Sequence[str], numerators: Sequence[Any], denominators: Sequence[int]) -> Callable[[Any], Callable[..., Any]]:
+def _function(
+    symbols: Sequence[str], numerators: Sequence[Any], denominators: Sequence[int]
+) -> Callable[[Any], Callable[..., Any]]:
     """A function of ``minimum`` that returns the compiled function, common parts computed once."""
     shared, reduced = sympy.cse(list(numerators), symbols=sympy.numbered_symbols("x_"))
     printer = _Printer()

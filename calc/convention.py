@@ -158,7 +158,7 @@ def _gpt(budget: Budget, name: str) -> _Gpt:
         if line.kind == "linear" and line.layer is not None:
             part = line.path.rpartition(".")[2]
             if part not in ("q", "k", "v", "o", "up", "down"):
-                raise UndefinedError(f"{name}: defined for multi-head attention and two-matrix feed-forwards; {line.path} is neither")
+                raise UndefinedError(f"{name}: defined for multi-head attention and two-matrix feed-forwards, not {line.path}")
             found[part] = line
             l += line.copies if part == "q" else 0
     q, k = found["q"].weights[0], found["k"].weights[0]
@@ -249,10 +249,12 @@ CONVENTIONS: Mapping[str, Convention] = MappingProxyType({c.name: c for c in (
     ),
     Convention(
         "torchtitan", "6(N_active − input table) + 6·Σ n(h_qk + h_v)·min(s, w) a token",
-        "active parameters; full attention squares, a window at its width", "torchtitan, torchtitan/models/utils.py", _torchtitan,
+        "active parameters; full attention squares, a window at its width",
+        "torchtitan, torchtitan/models/utils.py", _torchtitan,
     ),
     Convention(
-        "nanogpt", "6(N − position table) + 12·l·n·h·s a token", "all parameters but the position table; full attention squares",
+        "nanogpt", "6(N − position table) + 12·l·n·h·s a token",
+        "all parameters but the position table; full attention squares",
         "nanoGPT, model.py: estimate_mfu", _nanogpt,
     ),
 )})  # fmt: skip

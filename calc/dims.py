@@ -39,6 +39,15 @@ def smaller(a: Dim, b: Dim) -> Dim:
     return sympy.Min(a, b)
 
 
+def quotient(a: Dim, b: Dim) -> Dim:
+    """a / b without its remainder."""
+    if type(a) is int and type(b) is int:
+        return a // b
+    import sympy
+
+    return sympy.floor(a / b)
+
+
 def half(a: Dim) -> Dim:
     """a / 2 of a number that is even by construction, such as x(x + 1)."""
     if type(a) is int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .budget import Budget
-from .symbolic import symbolize, tidy
 from .model import trace
+from .symbolic import symbolize, tidy
 from .tensor import Line, Step
 from .text import text
 

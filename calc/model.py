@@ -13,7 +13,7 @@ from .budget import Budget
 from .dims import Dim, check_sizes
 from .recorder import Recompute
 from .tape import Tape
-from .tensor import Kernels, Step, Tensor
+from .tensor import Adapters, Kernels, Step, Tensor
 
 
 @runtime_checkable
@@ -83,10 +83,10 @@ class Layer:
     block: Any  # a component
     l: Dim  # layers
     name: str = "layer"
-    shared: bool = False  # they have one set of weights: ALBERT
+    j: Dim | None = None  # sets of weights that they share, one a layer unless given: ALBERT
 
     def __post_init__(self) -> None:
-        check_sizes("Layer", l=self.l)
+        check_sizes("Layer", l=self.l, j=self.j)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,7 +109,7 @@ class Stack:
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t d) to (b t d)."""
         for layer in self.layers:
-            x = tape.repeat(layer.name, layer.l, x, layer.block, share_weights=layer.shared)
+            x = tape.repeat(layer.name, layer.l, x, layer.block, sets=layer.j)
         x = x if self.norm is None else tape.call("norm", self.norm, x)
         return x if self.i is None else widened(tape, x, self.i)
 
@@ -214,10 +214,12 @@ class Model:
     encoder: Stack | None = None
     encoder_embedding: Embedding | Frames | None = None  # None: the encoder looks up the same token table
 
-    def budget(self, step: Step, kernels: Kernels | None = None, recompute: Recompute = "none") -> Budget:
+    def budget(
+        self, step: Step, kernels: Kernels | None = None, recompute: Recompute = "none", adapters: Adapters | None = None
+    ) -> Budget:
         """What the model costs in *step*. Raises UndefinedError where a kernel does not exist for it."""
         step = self.fit(step)
-        tape = Tape(step, kernels, recompute)
+        tape = Tape(step, kernels, recompute, adapters)
         self.trace(tape)
         order = (self.encoder.runs() if self.encoder else ()) + self.stack.runs()
         return Budget(tape.lines, tape.carries, tape.buffers, step, tape.kernels, recompute, order)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from .dims import Dim
-from .tensor import Cached, Kernels, Line, Role, Step, Tensor
+from .tensor import Adapters, Cached, Kernels, Line, Role, Step, Tensor
 
 Recompute: TypeAlias = Literal["none", "selective", "full"]
 """What a checkpoint drops and runs again: nothing, the core attention, or each whole layer."""
@@ -29,12 +29,15 @@ class Carry(NamedTuple):
 
 
 class Recorder:
-    """Lines in the order in which they run, and the scopes they are written in. :class:`~blockcalc.tape.Tape` adds the rules."""
+    """Lines in the order in which they run, and the scopes they stand in. :class:`~blockcalc.tape.Tape` adds the rules."""
 
-    def __init__(self, step: Step, kernels: Kernels | None = None, recompute: Recompute = "none") -> None:
+    def __init__(
+        self, step: Step, kernels: Kernels | None = None, recompute: Recompute = "none", adapters: Adapters | None = None
+    ) -> None:
         self.step = step
         self.kernels = kernels or Kernels()
         self.recompute = recompute
+        self.adapters = adapters
         self.memory: Tensor | None = None
         self.lines: list[Line] = []
         self.carries: list[Carry] = []
@@ -75,10 +78,16 @@ class Recorder:
         heads: Dim = 1,
         window: Dim | None = None,
     ) -> None:
-        """Write one line at the present place; without a name it is the component's only one."""
+        """Write one line at the present place; without a name it is the component's only one.
+
+        Nothing is saved for a result that no gradient flows to.
+        """
+        results = written if type(written) is tuple else (written,)
+        if saved and results and not any(result.grad for result in results):  # type: ignore[union-attr]
+            saved = ()
         line = Line(
             self._prefix + name if name else self._prefix[:-1] or kind, kind, self._copies, self._layer, self._origin,
-            written=written if type(written) is tuple else (written,),  # type: ignore[arg-type]
+            written=results,  # type: ignore[arg-type]
             read=read, weights=weights, saved=saved, cached=cached,
             forward=forward, dinput=dinput, dweight=dweight, pairs=pairs, visible=visible, heads=heads, window=window,
         )  # fmt: skip
@@ -95,8 +104,8 @@ class Recorder:
     def weight(
         self, axes: tuple[str, ...], sizes: tuple[Dim, ...], role: Role = "matrix", trains: bool = True
     ) -> Tensor:
-        """A parameter made here: one a layer, and one an expert inside a bank."""
-        return Tensor(axes, sizes, role, copies=self._stored, active=self._active, grad=trains)
+        """A parameter made here: one a layer, and one an expert inside a bank. Beside adapters all others are frozen."""
+        return Tensor(axes, sizes, role, copies=self._stored, active=self._active, grad=trains and self.adapters is None)
 
     def like(self, x: Tensor, role: Role = "activation") -> Tensor:
         """A new tensor of x's shape."""
@@ -139,15 +148,26 @@ class Recorder:
         finally:
             self._prefix, self._layer, self._copies, self._stored, self._active = outer
 
-    def repeat(self, name: str, copies: Dim, x: Tensor, layer: Any, *, share_weights: bool = False) -> Tensor:
-        """A loop of *copies* equal layers over the carry x; with *share_weights* (ALBERT) all use the same weights."""
+    def repeat(self, name: str, copies: Dim, x: Tensor, layer: Any, *, sets: Dim | None = None) -> Tensor:
+        """A loop of *copies* equal layers over the carry x, with weights of their own or (ALBERT) *sets* of weights in all.
+
+        The first layer is traced apart where its input needs no gradient and its output does: adapters on a frozen model.
+        """
+        if not x.grad and sets is None:
+            x, copies = self._loop(name, 1, x, layer, None, " (first)"), copies - 1
+            if type(copies) is int and copies == 0:
+                return x
+        return self._loop(name, copies, x, layer, sets, "")
+
+    def _loop(self, name: str, copies: Dim, x: Tensor, layer: Any, sets: Dim | None, which: str) -> Tensor:
         prefix, before = f"{self._prefix}{name}." if name else self._prefix, x
         received = Tensor(x.axes, x.sizes, x.role, copies=self._copies * (copies - 1), grad=x.grad)
-        stored = self._stored if share_weights else self._stored * copies
-        with self._place(prefix, prefix[:-1], self._copies * copies, stored, stored), self.checkpoint("full"):
+        stored = self._stored * (copies if sets is None else sets)
+        label = prefix[:-1] + which
+        with self._place(prefix, label, self._copies * copies, stored, stored), self.checkpoint("full"):
             returned = self.call("", layer, received)
         after = self.like(returned)
-        self.carries.append(Carry(before.storage, received, returned.storage, after, prefix[:-1]))
+        self.carries.append(Carry(before.storage, received, returned.storage, after, label))
         return after
 
     @contextmanager

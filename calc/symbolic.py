@@ -25,6 +25,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType({
     "h": "head width", "w": "window", "e": "experts", "a": "active experts a token", "c": "key-value latent width",
     "q": "query latent width", "p": "position-free head width", "r": "rotary width", "u": "value head width",
     "v": "vocabulary", "l": "layers", "m": "rows of a position table", "types": "token types",
+    "i": "width of a narrower token table, or of a pooled vector", "j": "sets of weights that layers share",
+    "x": "input channels: colours, or mel bins", "y": "pixels of a patch", "z": "pixels of an image",
 })  # fmt: skip
 
 
@@ -112,12 +114,11 @@ def formula(
     step = asked.step(symbol("B"), symbol("T"), symbol("S"))
     component, values, letters, width = _symbolic(subject, d)
     name = subject if isinstance(subject, str) else getattr(component, "name", type(component).__name__)
-    if isinstance(component, Model):
-        budget = component.budget(step, kernels)
-    else:
-        budget = trace(component, step, width, kernels)
+    is_model = isinstance(component, Model)
+    budget = component.budget(step, kernels) if is_model else trace(component, step, width, kernels)
     expr = tidy(asked.read(budget, widths(dtype), convention))
-    meanings = {s: MEANINGS.get(letters.get(str(s), str(s).lower()), "") + _scope(str(s)) for s in sorted(expr.free_symbols, key=str)}
+    symbols = sorted(expr.free_symbols, key=str)
+    meanings = {s: MEANINGS.get(letters.get(str(s), str(s).lower()), "") + _scope(str(s)) for s in symbols}
     return Formula(name, quantity, asked.unit, expr, MappingProxyType(meanings), MappingProxyType(values))
 
 
@@ -137,7 +138,8 @@ def _symbolic(subject: Any, d: Dim | None) -> tuple[Any, dict[Any, int], dict[st
             values = {symbols[letter]: size for letter, size in entry.sizes.items()}
             return entry.make(**symbols), values, {}, symbols["d"]
     if isinstance(subject, str | Mapping):
-        from .readers import FAMILIES, load
+        from .readers import load
+        from .readers.families import FAMILIES
 
         is_family = isinstance(subject, str) and subject in FAMILIES
         subject = load({"model_type": subject} if is_family else subject)
@@ -156,9 +158,9 @@ def symbolize(component: Any) -> tuple[Any, dict[Any, int], dict[str, str]]:
     """
     found: dict[str, list[tuple[str, int]]] = {}
     for letter, scope, size in _sizes(component, ""):
-        values = found.setdefault(letter, [])
-        if (scope, size) not in values:
-            values.append((scope, size))
+        places = found.setdefault(letter, [])
+        if (scope, size) not in places:
+            places.append((scope, size))
     names = {(letter, scope): _name(letter, scope, size, found[letter]) for letter in found for scope, size in found[letter]}
     values = {symbol(names[letter, scope]): size for letter in found for scope, size in found[letter]}
     letters = {name: letter for (letter, _), name in names.items()}

@@ -6,24 +6,30 @@ What autograd keeps was measured on torch (CPU): each rule's docstring says it. 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
-from .dims import Dim, half, product, smaller
+from .dims import Dim, half, product, quotient, smaller
 from .errors import InputError, UndefinedError
 from .recorder import Recorder
 from .tensor import Cached, Role, Tensor, parse
 
 
-def visible_pairs(t: Dim, s: Dim, *, causal: bool, window: Dim | None = None) -> Dim:
+def visible_pairs(t: Dim, s: Dim, *, causal: bool, window: Dim | None = None, chunk: Dim | None = None) -> Dim:
     """Query-key pairs that the mask lets through, for t new positions of which the last sees s.
 
     Causal: F(s) − F(s − t) with F(x) = x(x + 1)/2; with a window of w keys, the query's own included,
-    F(x) = x·m − m(m − 1)/2 with m = min(x, w). Bidirectional: t·s.
+    F(x) = x·m − m(m − 1)/2 with m = min(x, w). In chunks of c, F(x) = ⌊x/c⌋·c(c + 1)/2 + r(r + 1)/2 with r the rest.
+    Bidirectional: t·s.
     """
     if not causal:
         return t * s
 
     def up_to(x: Dim) -> Dim:
+        if chunk is not None:
+            rest = x - quotient(x, chunk) * chunk
+            return quotient(x, chunk) * half(chunk * (chunk + 1)) + half(rest * (rest + 1))
         m = x if window is None else smaller(x, window)
         return x * m - half(m * (m - 1))
 
@@ -46,12 +52,40 @@ class Tape(Recorder):
         role: Role = "matrix",
         trains: bool = True,
         kind: str = "linear",
+        each: tuple[str, ...] = (),
         **sizes: Dim,
     ) -> Tensor:
-        """x times a weight over the axes that the pattern sums over. Saves its input if the weight trains.
+        """x times a weight over the axes that the pattern sums over. Saves its input if the weight trains. With *each*
+        the weight has these axes too: a matrix of its own for each head, say.
 
-        Backward costs one forward for each gradient that is needed. *weight* reuses a weight (a tied head).
+        Backward costs one forward for each gradient that is needed. *weight* reuses a weight (a tied head). An adapter
+        adds x A B, A to its rank and B to the result.
         """
+        out = self._product(name, x, pattern, bias, weight, role, trains, kind, each, sizes)
+        if self.adapters is None or name not in self.adapters.targets:
+            return out
+        adapters, self.adapters = self.adapters, None
+        plan = parse(pattern)
+        lead = "... " if plan.leading else ""
+        rank = (lead + " ".join(axis for axis in plan.left if axis in plan.right)).strip() + " rank"
+        low = self._product(f"{name}.lora_a", x, f"{lead}{' '.join(plan.left)} -> {rank}", sizes={"rank": adapters.r})
+        high = self._product(f"{name}.lora_b", low, f"{rank} -> {lead}{' '.join(plan.right)}", sizes=sizes)
+        self.adapters = adapters
+        return self.add(f"{name}.lora", out, high)
+
+    def _product(
+        self,
+        name: str,
+        x: Tensor,
+        pattern: str,
+        bias: bool = False,
+        weight: Tensor | None = None,
+        role: Role = "matrix",
+        trains: bool = True,
+        kind: str = "linear",
+        each: tuple[str, ...] = (),
+        sizes: Mapping[str, Dim] = MappingProxyType({}),
+    ) -> Tensor:
         plan = parse(pattern)
         lead = len(x.axes) - len(plan.left)
         if x.axes[lead:] != plan.left or (lead and not plan.leading):
@@ -60,7 +94,7 @@ class Tape(Recorder):
         known.update(sizes)
         made = tuple(known[axis] for axis in plan.made)
         if weight is None:
-            shape = (*plan.summed, *plan.made)
+            shape = (*each, *plan.summed, *plan.made)
             weight = self.weight(shape, tuple(known[axis] for axis in shape), role, trains)
         out_axes = x.axes[:lead] + plan.right
         out_sizes = x.sizes[:lead] + tuple(known[axis] for axis in plan.right)
@@ -80,11 +114,12 @@ class Tape(Recorder):
         """x (b … c) under a kernel of *taps* places, at t places, plus a bias: (b t d). Keeps its input, as a linear does."""
         c = x["c"]
         weights = self.weight(("k", "c", "d"), (taps, c, d)), self.weight(("d",), (d,), "vector")
-        out = self.tensor(("b", "t", "d"), (x["b"], t, d))
+        out = self.tensor(("b", "t", "d"), (x["b"], t, d), grad=x.grad or weights[0].grad)
         work = out.numel * taps * c
         self.record(
             name, "convolution", out, (x,), weights,
-            saved=(x,), forward=work, dinput=work if x.grad else 0, dweight=work,
+            saved=(x,) if weights[0].grad else (),
+            forward=work, dinput=work if x.grad else 0, dweight=work if weights[0].grad else 0,
         )  # fmt: skip
         return out
 
@@ -106,12 +141,13 @@ class Tape(Recorder):
     def shift(self, name: str, x: Tensor, weight: Tensor) -> Tensor:
         """x plus a parameter of its last axes, the same for every sequence: keeps nothing."""
         out = self.like(x)
+        out.grad = x.grad or weight.grad
         self.record(name, "add", out, (x,), (weight,))
         return out
 
     def prepend(self, name: str, x: Tensor, weight: Tensor) -> Tensor:
         """A parameter (d) in front of the positions of x (b t d): keeps nothing."""
-        out = self.tensor(x.axes, (x["b"], x["t"] + 1, x["d"]))
+        out = self.tensor(x.axes, (x["b"], x["t"] + 1, x["d"]), grad=x.grad or weight.grad)
         self.record(name, "concat", out, (x,), (weight,))
         return out
 
@@ -119,8 +155,13 @@ class Tape(Recorder):
         """An elementwise product: keeps each factor whose partner needs a gradient."""
         out = self.like(a)
         out.grad = a.grad or b.grad
-        self.record(name, "mul", out, (a, b), saved=((a,) if b.grad else ()) + ((b,) if a.grad else ()))
+        self.record(name, "mul", out, (a, b), saved=self._factors(a, b))
         return out
+
+    @staticmethod
+    def _factors(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+        """What a product keeps: each factor whose partner needs a gradient."""
+        return ((a,) if b.grad else ()) + ((b,) if a.grad else ())
 
     def act(self, name: str, x: Tensor, keeps: Literal["input", "output"]) -> Tensor:
         """An elementwise function: keeps its input (gelu, silu) or its output (relu, tanh, sigmoid)."""
@@ -138,6 +179,7 @@ class Tape(Recorder):
         out, rows, own = self.like(x), (x.axes[:-1], x.sizes[:-1]), -2 if heads else -1
         vector = (x.axes[own:], x.sizes[own:], "vector")
         weights = tuple(self.weight(*vector) for _ in range(gain + bias))  # type: ignore[arg-type]
+        out.grad = x.grad or any(weight.grad for weight in weights)
         self.record(name, "norm", out, (x,), weights, saved=(x, self.tensor(*rows), self.tensor(*rows)))
         return out
 
@@ -148,12 +190,16 @@ class Tape(Recorder):
         """
         out, inverse = self.like(x), self.tensor(x.axes[:-1], x.sizes[:-1], "statistic")
         weights = (self.weight(x.axes[-1:], x.sizes[-1:], "vector"),) if gain else ()
+        trains = gain and weights[0].grad
+        out.grad = x.grad or trains
         if self.kernels.norm == "fused":
             saved: tuple[Tensor, ...] = (x, inverse)
         else:
             wide = self.like(x, "statistic")
             wide.cast_of = x
-            saved = (wide, inverse, self.like(x, "statistic")) if gain else (wide, inverse)
+            saved = (wide, inverse) if x.grad else ()
+            if trains:
+                saved += (self.like(x, "statistic"),)
         if offset:
             role: Role = "activation" if self.kernels.norm == "fused" else "statistic"
             saved += (self.tensor(x.axes[-1:], x.sizes[-1:], role),)
@@ -175,7 +221,7 @@ class Tape(Recorder):
 
     def concat(self, name: str, a: Tensor, b: Tensor) -> Tensor:
         """Two tensors side by side along their last axes, b broadcast over the others that it lacks. Keeps nothing."""
-        out = self.tensor(a.axes, (*a.sizes[:-1], a.sizes[-1] + b.sizes[-1]))
+        out = self.tensor(a.axes, (*a.sizes[:-1], a.sizes[-1] + b.sizes[-1]), grad=a.grad or b.grad)
         self.record(name, "concat", out, (a, b))
         return out
 
@@ -207,7 +253,7 @@ class Tape(Recorder):
     def uncached(self, x: Tensor) -> Tensor:
         """x's positions (its axis t, or m of the encoder) as those that a query can see: all of them, at once."""
         if "t" in x.axes and self.step.t not in (0, self.step.s):
-            raise UndefinedError("attention in both directions sees all positions at once: there is nothing to decode from a cache")
+            raise UndefinedError("attention in both directions sees all positions at once: nothing to decode from a cache")
         return self.view(x, tuple("s" if axis in "tm" else axis for axis in x.axes), x.sizes)
 
     def attention(
@@ -218,6 +264,7 @@ class Tape(Recorder):
         *,
         causal: bool,
         window: Dim | None = None,
+        chunk: Dim | None = None,
         bias: Tensor | None = None,
         softcap: bool = False,
         sinks: bool = False,
@@ -231,17 +278,20 @@ class Tape(Recorder):
         b, t, n, h = q.sizes
         s, u = k["s"], v.sizes[-1]
         pairs = t * s
-        visible = visible_pairs(t, self.step.s, causal=causal, window=window) if causal else pairs
-        out = self.tensor(("b", "t", "n", "u"), (b, t, n, u))
+        visible = visible_pairs(t, self.step.s, causal=causal, window=window, chunk=chunk) if causal else pairs
+        out = self.tensor(("b", "t", "n", "u"), (b, t, n, u), grad=q.grad or k.grad or v.grad)
+        if chunk is not None:
+            window = chunk
         if self.kernels.attention == "flash":
             with self.checkpoint("selective"):
                 self._flash(q, k, v, out, causal, window, bias, softcap, pairs, visible)
             return out
         with self.checkpoint("selective"):
-            scores = self.tensor(("b", "n", "t", "s"), (b, n, t, s))
+            scores = self.tensor(("b", "n", "t", "s"), (b, n, t, s), grad=q.grad or k.grad)
             self.record(
                 "scores", "attention", scores, (q, k),
-                saved=(q, self._expand(k, n, q)), forward=b * n * h, dinput=2 * b * n * h, pairs=pairs, visible=visible, heads=n, window=window,
+                saved=self._factors(q, self._expand(k, n, q)), forward=b * n * h, dinput=(q.grad + k.grad) * b * n * h,
+                pairs=pairs, visible=visible, heads=n, window=window,
             )  # fmt: skip
             if softcap:
                 scores = self.act("softcap", scores, "output")
@@ -253,8 +303,8 @@ class Tape(Recorder):
             weights = self._softmax(scores, sinks)
             self.record(
                 "mix", "attention", out, (weights, v),
-                saved=(weights, self._expand(v, n)),
-                forward=b * n * u, dinput=2 * b * n * u, pairs=pairs, visible=visible, heads=n, window=window,
+                saved=self._factors(weights, self._expand(v, n, q, k)),
+                forward=b * n * u, dinput=(weights.grad + v.grad) * b * n * u, pairs=pairs, visible=visible, heads=n, window=window,
             )  # fmt: skip
         return out
 
@@ -267,12 +317,12 @@ class Tape(Recorder):
         self.record("sinks", "concat", wide, (scores,), (self.weight(("n",), (n,), "vector"),))
         return self.view(self.act("softmax", wide, "output"), scores.axes, scores.sizes)
 
-    def _expand(self, x: Tensor, n: Dim, q: Tensor | None = None) -> Tensor:
+    def _expand(self, x: Tensor, n: Dim, *others: Tensor) -> Tensor:
         """Keys or values as the math kernel keeps them: one copy a query head when heads are grouped, and their own copy
-        when they are the queries."""
+        when they are one with the queries or keys (of more than one head and sequence: else views keep one storage)."""
         b, s, k, h = x.sizes
-        same = k == n and (q is None or x.storage is not q.storage)
-        return x if same else self.tensor(("b", "s", "n", "h"), (b, s, n, h), x.role)
+        same = k == n and all(x.storage is not other.storage for other in others)
+        return x if same else self.tensor(("b", "s", "n", "h"), (b, s, n, h), x.role, x.grad)
 
     def _flash(
         self, q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, window: Dim | None, bias: Tensor | None,
@@ -294,7 +344,7 @@ class Tape(Recorder):
         rows = self.tensor(("b", "n", "t"), (b, n, t), "statistic")
         self.record(
             "flash", "attention", out, (q, k, v, *masks), saved=(q, k, v, out, rows, *masks),
-            forward=b * n * (h + u), dinput=b * n * (3 * h + 2 * u), pairs=pairs, visible=visible, heads=n, window=window,
+            forward=b * n * (h + u), dinput=b * n * (3 * h + 2 * u) if out.grad else 0, pairs=pairs, visible=visible, heads=n, window=window,
         )  # fmt: skip
 
     # -- mixtures -----------------------------------------------------------------------------------------------------
@@ -309,7 +359,7 @@ class Tape(Recorder):
         """
         chosen_axes, chosen = (*logits.axes[:-1], "a"), (*logits.sizes[:-1], a)
         index = self.tensor(chosen_axes, chosen, "index", grad=False)
-        weights = self.tensor(chosen_axes, chosen, "statistic")
+        weights = self.tensor(chosen_axes, chosen, "statistic", logits.grad)
         scored = weights if choose_first else self.like(logits, "statistic")
         self.record("scores", "act", (index, weights), (logits,), saved=(scored, index))
         if renormalise:
@@ -328,8 +378,10 @@ class Tape(Recorder):
     def combine(self, x: Tensor, rows: Tensor, weights: Tensor, order: Tensor, tokens: Tensor) -> Tensor:
         """Weighs the experts' rows and adds them up by token, in x's shape: keeps the rows before and after, the weights,
         the order and the tokens."""
-        out, weighed, sorted_weights = self.like(x), self.like(rows), self.tensor(weights.axes, weights.sizes)
-        saved = (rows, sorted_weights, order, weighed, tokens)
+        sorted_weights = self.tensor(weights.axes, weights.sizes, grad=weights.grad)
+        out, weighed = self.like(x), self.like(rows)
+        out.grad = weighed.grad = rows.grad or weights.grad
+        saved = (*self._factors(rows, sorted_weights), *((order,) if weights.grad else ()), weighed, tokens)
         self.record("combine", "scatter", out, (rows, weights, order, tokens), saved=saved)
         return out
 
@@ -338,6 +390,6 @@ class Tape(Recorder):
     def cross_entropy(self, name: str, logits: Tensor) -> Tensor:
         """Keeps the log-probabilities (b t v), the int64 targets and one scalar."""
         targets = self.tensor(logits.axes[:-1], logits.sizes[:-1], "index", grad=False)
-        scalar, out = self.tensor((), ()), self.tensor((), ())
+        scalar, out = self.tensor((), ()), self.tensor((), (), grad=logits.grad)
         self.record(name, "loss", out, (logits, targets), saved=(self.like(logits), targets, scalar))
         return out

@@ -213,6 +213,23 @@ class Kernels:
     norm: Literal["composed", "fused"] = "composed"
 
 
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """Low-rank adapters on frozen weights. Hu et al. 2021, arXiv:2106.09685, equation 3.
+
+    Every linear of a name in *targets* (``q``, ``v``, ``up`` …) gets two trained matrices, r(in + out) parameters;
+    everything else is frozen.
+    """
+
+    r: Dim
+    targets: frozenset[str]
+
+    def __post_init__(self) -> None:
+        check_sizes("Adapters", r=self.r)
+        if not self.targets:
+            raise InputError("Adapters: no targets are named, such as q and v")
+
+
 class Pattern(NamedTuple):
     """A parsed ``"b t d -> b t f"``: axes in, axes out, those summed over and those made. ``...`` is any leading axes."""
 

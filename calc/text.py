@@ -26,6 +26,9 @@ class _Text(StrPrinter):  # type: ignore[misc]
     def _print_Mul(self, expr: Any) -> str:
         return str(super()._print_Mul(expr)).replace("*", "·")
 
+    def _print_floor(self, expr: Any) -> str:
+        return f"⌊{self._print(expr.args[0])}⌋"
+
     def _print_Min(self, expr: Any) -> str:
         return f"min({', '.join(self._print(arg) for arg in expr.args)})"
 

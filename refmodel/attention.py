@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .context import Run
-from .position import RelativeBias, Rotary
+from .position import ALiBi, RelativeBias, Rotary
 
 
 def hidden_pairs(t: int, s: int, *, causal: bool, window: int | None) -> Tensor:
@@ -18,8 +20,11 @@ def hidden_pairs(t: int, s: int, *, causal: bool, window: int | None) -> Tensor:
     return hidden if window is None else hidden | (distance.abs() >= window)
 
 
-def math(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, cap: float | None) -> Tensor:
-    """softmax(q kᵀ/√h + bias) v written out. Vaswani et al. 2017, arXiv:1706.03762, equation 1."""
+def math(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, cap: float | None, sinks: Tensor | None
+) -> Tensor:
+    """softmax(q kᵀ/√h + bias) v written out. Vaswani et al. 2017, arXiv:1706.03762, equation 1. *sinks* (n) are scores
+    of no key."""
     group = q.size(2) // k.size(2)
     if group > 1:
         k, v = k.repeat_interleave(group, dim=2), v.repeat_interleave(group, dim=2)  # b s n h, b s n u
@@ -31,7 +36,10 @@ def math(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | No
         scores = scores + bias
     if mask is not None:
         scores = scores.masked_fill(mask, float("-inf"))
-    return (scores.softmax(-1) @ v).transpose(1, 2)  # b t n u
+    if sinks is not None:
+        scores = torch.cat((scores, sinks[:, None, None].expand(*scores.shape[:3], 1)), dim=-1)  # b n t s+1
+    weights = scores.softmax(-1)[..., : k.size(2)]  # b n t s
+    return (weights @ v).transpose(1, 2)  # b t n u
 
 
 def flash(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
@@ -45,6 +53,7 @@ def flash(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) ->
 def attend(
     q: Tensor, k: Tensor, v: Tensor, run: Run, *,
     causal: bool, window: int | None = None, bias: Tensor | None = None, cap: float | None = None,
+    sinks: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """softmax(q kᵀ/√h + bias) v for q (b t n h), k (b s k h), v (b s k u) by the kernel of the run; (b t n u)."""
     t, s = q.size(1), k.size(1)
@@ -55,29 +64,37 @@ def attend(
 
     if run.kernel == "math":
         mask = run.buffer(("mask", *key), hidden) if masked else None
-        return run.again("selective", lambda *x: math(*x, mask, cap), q, k, v, bias)
-    if bias is not None or cap is not None:
-        raise NotImplementedError("no flash kernel on the CPU takes a trained bias or a soft cap")
+        return run.again("selective", lambda *x: math(*x, mask, cap, sinks), q, k, v, bias)
+    if bias is not None or cap is not None or sinks is not None:
+        raise NotImplementedError("no flash kernel on the CPU takes a bias, a soft cap or sinks")
     if not masked or (window is None and t == s):
         return run.again("selective", lambda *x: flash(*x, None, causal), q, k, v)
     added = run.buffer(("added", *key), lambda: torch.zeros(t, s, dtype=q.dtype).masked_fill(hidden(), float("-inf")))
     return run.again("selective", lambda *x: flash(*x, added, False), q, k, v)
 
 
+Position: TypeAlias = Rotary | RelativeBias | ALiBi | None
+
+
 class Attention(nn.Module):
     """softmax(QKᵀ/√h + bias)V W_O. Vaswani et al. 2017, section 3.2; grouped: Ainslie et al. 2023, arXiv:2305.13245."""
 
     def __init__(
-        self, d: int, n: int, k: int, h: int, *, w: int | None = None, causal: bool = True,
-        position: Rotary | RelativeBias | None = None, qkv_bias: bool = False, o_bias: bool = False,
-        q_norm: nn.Module | None = None, k_norm: nn.Module | None = None, cap: float | None = None, tied: bool = False,
+        self, d: int, n: int, k: int, h: int, *, w: int | None = None, causal: bool = True, position: Position = None,
+        q_bias: bool = False, k_bias: bool = False, v_bias: bool = False, o_bias: bool = False,
+        q_norm: nn.Module | None = None, k_norm: nn.Module | None = None, norm_last: bool = False,
+        clip: float | None = None, cap: float | None = None, sinks: bool = False, tied: bool = False,
+        cached_whole: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.h, self.w, self.causal, self.cap, self.position = h, w, causal, cap, position
-        self.q = nn.Linear(d, n * h, bias=qkv_bias)
-        self.k = None if tied else nn.Linear(d, k * h, bias=qkv_bias)
-        self.v = nn.Linear(d, k * h, bias=qkv_bias)
+        self.h, self.w, self.causal, self.clip, self.cap, self.norm_last = h, w, causal, clip, cap, norm_last
+        self.position = position
+        self.heads = n if cached_whole else None  # that transformers caches
+        self.q = nn.Linear(d, n * h, bias=q_bias)
+        self.k = None if tied else nn.Linear(d, k * h, bias=k_bias)
+        self.v = nn.Linear(d, k * h, bias=v_bias)
         self.q_norm, self.k_norm = q_norm, k_norm
+        self.sinks = nn.Parameter(torch.zeros(n)) if sinks else None  # n
         self.o = nn.Linear(n * h, d, bias=o_bias)
 
     def forward(self, x: Tensor, run: Run) -> Tensor:
@@ -85,15 +102,30 @@ class Attention(nn.Module):
         q = self.q(x).unflatten(-1, (-1, self.h))  # b t n h
         k = q if self.k is None else self.k(x).unflatten(-1, (-1, self.h))  # b t k h
         v = self.v(x).unflatten(-1, (-1, self.h))  # b t k h
-        if self.q_norm is not None and self.k_norm is not None:
-            q, k = self.q_norm(q), self.k_norm(k)
+        if not self.norm_last:
+            q, k = self.normed(q, k)
+        if self.clip is not None:
+            q, k, v = (part.clamp(-self.clip, self.clip) for part in (q, k, v))
         if isinstance(self.position, Rotary):
             q, k = self.position(q, run), self.position(k, run)
-        k, v = run.remember(self, "full", k, v, window=self.w)  # b s k h
-        bias = self.position(q.size(1), k.size(1), run) if isinstance(self.position, RelativeBias) else None  # n t s
-        out = attend(q, k, v, run, causal=self.causal, window=self.w, bias=bias, cap=self.cap)  # b t n h
+        if self.norm_last:
+            q, k = self.normed(q, k)
+        if self.causal:
+            k, v = run.remember(self, "full", k, v, window=self.w, heads=self.heads)  # b s k h
+        bias = self.bias(q, k, run)  # n t s
+        out = attend(q, k, v, run, causal=self.causal, window=self.w, bias=bias, cap=self.cap, sinks=self.sinks)
         out = self.o(out.flatten(2))  # b t d
         return out
+
+    def normed(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys of norm one, where there is such a norm. Henry et al. 2020, arXiv:2010.04245."""
+        return (q, k) if self.q_norm is None or self.k_norm is None else (self.q_norm(q), self.k_norm(k))
+
+    def bias(self, q: Tensor, k: Tensor, run: Run) -> Tensor | None:
+        """What position adds to the scores, (n t s) or (n 1 s)."""
+        if isinstance(self.position, RelativeBias):
+            return self.position(q.size(1), k.size(1), run)
+        return self.position(k.size(1), k, run) if isinstance(self.position, ALiBi) else None
 
 
 class CrossAttention(nn.Module):

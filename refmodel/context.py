@@ -19,7 +19,7 @@ class Caches:
     """What decoding keeps of the positions gone by, a module's tensors (b s …) under the module.
 
     A window layer keeps its last w positions (``minimal``), the w − 1 that the next query can see (``transformers``),
-    or all of them (``unified``).
+    or all of them (``unified``). Where transformers caches all positions of all query heads, so does its policy here.
     """
 
     policy: Policy = "minimal"
@@ -27,16 +27,22 @@ class Caches:
     held: dict[nn.Module, tuple[Tensor, ...]] = field(default_factory=dict)
     kinds: dict[nn.Module, Kind] = field(default_factory=dict)
 
-    def extend(self, owner: nn.Module, kind: Kind, new: tuple[Tensor, ...], window: int | None) -> tuple[Tensor, ...]:
+    def extend(
+        self, owner: nn.Module, kind: Kind, new: tuple[Tensor, ...], window: int | None, heads: int | None
+    ) -> tuple[Tensor, ...]:
         """What the new queries can see: at most w − 1 earlier positions, then the new ones. Keeps what the policy says."""
+        wasteful = self.policy == "transformers" and heads is not None
+        if wasteful and heads is not None:
+            new = tuple(x.repeat_interleave(heads // x.size(2), dim=2) for x in new)
         old = self.held.get(owner, tuple(x[:, :0] for x in new))
+        whole = tuple(torch.cat(pair, dim=1) for pair in zip(old, new, strict=True))
         self.kinds[owner] = "window" if window else kind
         if window is None:
-            self.held[owner] = tuple(torch.cat(pair, dim=1) for pair in zip(old, new, strict=True))
-            return self.held[owner]
-        whole = tuple(torch.cat(pair, dim=1) for pair in zip(old, new, strict=True))
-        keep = {"minimal": window, "transformers": window - 1, "unified": self.length + new[0].size(1)}[self.policy]
-        self.held[owner] = tuple(x[:, -keep:].clone() for x in whole)  # with w = 1, x[:, -0:] is all of x
+            self.held[owner] = whole
+            return whole
+        keep = window - 1 if self.policy == "transformers" else window
+        everything = wasteful or self.policy == "unified"
+        self.held[owner] = whole if everything else tuple(x[:, -keep:].clone() for x in whole)  # x[:, -0:] is all of x
         first = max(0, old[0].size(1) - (window - 1))
         return tuple(x[:, first:] for x in whole)
 
@@ -65,10 +71,10 @@ class Run:
         return self.buffers[key]
 
     def remember(
-        self, owner: nn.Module, kind: Kind, *new: Tensor, window: int | None = None
+        self, owner: nn.Module, kind: Kind, *new: Tensor, window: int | None = None, heads: int | None = None
     ) -> tuple[Tensor, ...]:
         """The cached positions of *owner* with the new ones behind them; without a cache, the new ones."""
-        return new if self.caches is None else self.caches.extend(owner, kind, new, window)
+        return new if self.caches is None else self.caches.extend(owner, kind, new, window, heads)
 
     def again(
         self, mode: Literal["selective", "full"], function: Callable[..., Tensor], *inputs: Tensor | None

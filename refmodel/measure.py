@@ -25,27 +25,24 @@ def parameters(module: nn.Module) -> int:
 
 
 def active_parameters(module: nn.Module, step: Pass) -> int:
-    """Parameters that *step*, the pass of one token, gives a gradient to."""
+    """Parameters that *step*, the pass of one token, gives a gradient to, and those that do not train."""
     module.zero_grad(set_to_none=True)
     step(Run()).sum().backward()
-    return sum(weight.numel() for weight in module.parameters() if weight.grad is not None)
+    return sum(weight.numel() for weight in module.parameters() if weight.grad is not None or not weight.requires_grad)
 
 
 # -- steps ----------------------------------------------------------------------------------------------------------------
 
 
-def tokens(model: Model, b: int, t: int, source: int | None = None) -> tuple[Tensor, Tensor | None]:
-    """Random ids (b t) for the decoder, and (b source) for the encoder where there is one."""
-    draw = torch.Generator().manual_seed(b * t)
-    ids = torch.randint(model.embedding.token.size(0), (b, t), generator=draw)
-    if model.encoder is None or model.encoder_embedding is None:
-        return ids, None
-    return ids, torch.randint(model.encoder_embedding.token.size(0), (b, source or t), generator=draw)
+def inputs(model: Model, b: int, t: int, source: int | None = None) -> tuple[Tensor, Tensor | None]:
+    """Random inputs: t tokens a sequence, or as many positions as an image has, and *source* tokens for an encoder."""
+    origin = None if model.encoder_embedding is None else model.encoder_embedding.draw(b, t if source is None else source)
+    return model.embedding.draw(b, t), origin
 
 
 def loss(model: Model, b: int, t: int, source: int | None = None) -> Pass:
     """A training step's forward pass: the cross entropy of every output with a random target."""
-    ids, origin = tokens(model, b, t, source)
+    ids, origin = inputs(model, b, t, source)
 
     def step(run: Run) -> Tensor:
         logits = model(ids, run, origin)

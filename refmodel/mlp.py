@@ -65,3 +65,22 @@ class GatedMLP(nn.Module):
         hidden = self.act(self.gate(x)) * self.up(x)  # … f
         out: Tensor = self.down(hidden)  # … d
         return out
+
+
+class ClampedGatedMLP(nn.Module):
+    """((u + 1) ⊙ g σ(αg)) W_down of the clamped g = x W_gate and u = x W_up. gpt-oss, arXiv:2508.10925, section 2."""
+
+    def __init__(self, d: int, f: int, *, bias: bool = True, alpha: float = 1.702, limit: float = 7.0) -> None:
+        super().__init__()
+        self.alpha, self.limit = alpha, limit
+        self.gate = nn.Linear(d, f, bias=bias)
+        self.up = nn.Linear(d, f, bias=bias)
+        self.down = nn.Linear(f, d, bias=bias)
+
+    def forward(self, x: Tensor, run: Run | None = None) -> Tensor:
+        """x (… d) to (… d)."""
+        gate = self.gate(x).clamp(max=self.limit)  # … f
+        up = self.up(x).clamp(-self.limit, self.limit)  # … f
+        hidden = (up + 1) * (gate * torch.sigmoid(self.alpha * gate))  # … f
+        out: Tensor = self.down(hidden)  # … d
+        return out

@@ -7,54 +7,71 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .context import Run
+from .embedding import Frames, Patches
 from .mlp import Function
 from .position import LearnedPositions, RelativeBias
 
 
 class Embedding(nn.Module):
-    """Token vectors, plus positions and token types where there are such tables, then a norm."""
+    """Token vectors, plus positions and token types where there are such tables, then a norm.
+
+    Narrow tables are projected to the model's width, at once or behind the norm: ALBERT, Lan et al. 2020,
+    arXiv:1909.11942, section 3.1.
+    """
 
     def __init__(
-        self, token: nn.Parameter, *, position: LearnedPositions | None = None, types: int | None = None,
-        norm: nn.Module | None = None,
+        self, token: nn.Parameter, *, project: nn.Linear | None = None, project_last: bool = False,
+        position: LearnedPositions | None = None, types: nn.Parameter | None = None, norm: nn.Module | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.token = token  # v d
+        self.token = token  # v i
+        self.project, self.project_last = project, project_last  # i d
         self.position = position  # m d
-        self.types = None if types is None else nn.Parameter(torch.randn(types, token.size(1)) * 0.02)
+        self.types = types
         self.norm = norm
+
+    def draw(self, b: int, t: int) -> Tensor:
+        """Random tokens (b t)."""
+        return torch.randint(len(self.token), (b, t))
 
     def forward(self, ids: Tensor, run: Run) -> Tensor:
         """The vectors (b t d) of the tokens ids (b t), all of type 0."""
-        x = F.embedding(ids, self.token)  # b t d
+        x = F.embedding(ids, self.token)  # b t i
+        if self.project is not None and not self.project_last:
+            x = self.project(x)  # b t d
         if self.position is not None:
             x = x + self.position(ids.size(1), run)
         if self.types is not None:
             x = x + F.embedding(torch.zeros_like(ids), self.types)
-        return x if self.norm is None else self.norm(x)
+        if self.norm is not None:
+            x = self.norm(x)
+        return self.project(x) if self.project is not None and self.project_last else x  # b t d
 
 
 class Stack(nn.Module):
     """Layers one after the other and a norm behind the last. The position biases that layers share are made first."""
 
     def __init__(
-        self, name: str, layers: list[nn.Module], *, norm: nn.Module | None = None, biases: list[RelativeBias] | None = None
-    ) -> None:
+        self, name: str, layers: list[nn.Module], *, norm: nn.Module | None = None, project: nn.Linear | None = None,
+        biases: list[RelativeBias] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.name = name
         self.biases = nn.ModuleList(biases or [])
         self.layers = nn.ModuleList(layers)
         self.norm = norm
+        self.project = project  # d i
 
     def forward(self, x: Tensor, run: Run) -> Tensor:
-        """x (b t d) to (b t d)."""
+        """x (b t d) to (b t d), or to (b t i)."""
         for bias in self.biases:
             bias(x.size(1), run.start + x.size(1), run)
         for number, layer in enumerate(self.layers):
             run.places.append(f"{self.name}.{number}")
             x = run.again("full", lambda x, *_, layer=layer: layer(x, run), x, *run.closed_over(layer))
         run.places.append("")
-        return x if self.norm is None else self.norm(x)
+        x = x if self.norm is None else self.norm(x)
+        return x if self.project is None else self.project(x)
 
 
 class LMHead(nn.Module):
@@ -75,9 +92,9 @@ class LMHead(nn.Module):
 class MaskedLMHead(nn.Module):
     """A dense layer, an activation and a norm before the logits. Devlin et al. 2018, arXiv:1810.04805, section 3.1."""
 
-    def __init__(self, d: int, act: Function, norm: nn.Module, output: LMHead) -> None:
+    def __init__(self, d: int, i: int, act: Function, norm: nn.Module, output: LMHead) -> None:
         super().__init__()
-        self.transform = nn.Linear(d, d)
+        self.transform = nn.Linear(d, i)
         self.act, self.norm, self.output = act, norm, output
 
     def forward(self, x: Tensor, table: Tensor) -> Tensor:
@@ -87,29 +104,31 @@ class MaskedLMHead(nn.Module):
 
 
 class Pooler(nn.Module):
-    """tanh of a dense layer on the first position, and classes of it where there are any. Devlin et al. 2018."""
+    """A dense layer on the first position and its activation, and classes of it where there are any. Devlin et al. 2018."""
 
-    def __init__(self, d: int, v: int | None) -> None:
+    def __init__(self, d: int, i: int, v: int | None, act: Function) -> None:
         super().__init__()
-        self.pooler = nn.Linear(d, d)
-        self.classifier = None if v is None else nn.Linear(d, v)
+        self.pooler = nn.Linear(d, i)
+        self.act = act
+        self.classifier = None if v is None else nn.Linear(i, v)
 
-    def forward(self, x: Tensor, table: Tensor) -> Tensor:
-        """x (b t d) to (b d), or to (b v)."""
-        pooled = torch.tanh(self.pooler(x[:, 0]))  # b d
+    def forward(self, x: Tensor, table: Tensor | None) -> Tensor:
+        """x (b t d) to (b i), or to (b v)."""
+        pooled = self.act(self.pooler(x[:, 0]))  # b i
         return pooled if self.classifier is None else self.classifier(pooled)
 
 
 class Classifier(nn.Module):
-    """A linear layer on every position."""
+    """A linear layer on every position, or on the first."""
 
-    def __init__(self, d: int, v: int, *, bias: bool) -> None:
+    def __init__(self, d: int, v: int, *, bias: bool, first: bool = False) -> None:
         super().__init__()
+        self.first = first
         self.classifier = nn.Linear(d, v, bias=bias)
 
-    def forward(self, x: Tensor, table: Tensor) -> Tensor:
-        """x (b t d) to (b t v)."""
-        logits: Tensor = self.classifier(x)  # b t v
+    def forward(self, x: Tensor, table: Tensor | None) -> Tensor:
+        """x (b t d) to (b t v), or to (b v)."""
+        logits: Tensor = self.classifier(x[:, 0] if self.first else x)  # b t v
         return logits
 
 
@@ -117,8 +136,8 @@ class Model(nn.Module):
     """An embedding, a stack, a head; an encoder-decoder has a second stack whose output the first attends to."""
 
     def __init__(
-        self, embedding: Embedding, stack: Stack, head: nn.Module | None,
-        encoder_embedding: Embedding | None = None, encoder: Stack | None = None,
+        self, embedding: Embedding | Patches, stack: Stack, head: nn.Module | None,
+        encoder_embedding: Embedding | Frames | None = None, encoder: Stack | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.encoder_embedding, self.encoder = encoder_embedding, encoder
@@ -135,4 +154,4 @@ class Model(nn.Module):
             run.caches.length += ids.size(1)
         if self.head is None:
             return x
-        return self.head(x[:, -1:] if last else x, self.embedding.token)
+        return self.head(x[:, -1:] if last else x, getattr(self.embedding, "token", None))

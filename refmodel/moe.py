@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -10,29 +10,38 @@ from torch import Tensor, nn
 from .context import Run
 
 
+Score: TypeAlias = Literal["softmax", "sigmoid", "softmax_of_chosen"]
+
+
 class MoE(nn.Module):
     """Σ of a of e experts, weighted by the router, plus a shared expert. Shazeer et al. 2017, arXiv:1701.06538, equation 1.
 
     Dropless: the b·t·a routed rows are sorted by expert, run, weighed and added up by token. Shared: DeepSeekMoE,
-    arXiv:2401.06066, equation 9. Sigmoid scores: DeepSeek-V3, arXiv:2412.19437, equation 15.
+    arXiv:2401.06066, equation 9. Sigmoid scores: DeepSeek-V3, arXiv:2412.19437, equation 15. Softmax of the chosen logits alone: Mixtral,
+    arXiv:2401.04088, section 2.1.
     """
 
     def __init__(
         self, router: nn.Linear, experts: list[nn.Module], a: int, *, shared: nn.Module | None = None,
-        score: Literal["softmax", "sigmoid"] = "softmax", renormalise: bool = True,
+        shared_gate: nn.Linear | None = None, score: Score = "softmax", renormalise: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         self.a, self.score, self.renormalise = a, score, renormalise
         self.router = router  # d e
         self.experts = nn.ModuleList(experts)
         self.shared = shared
+        self.shared_gate = shared_gate  # d 1
 
     def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The a chosen experts of each token and their weights (b t a)."""
         logits = self.router(x).float()  # b t e
-        scores = logits.softmax(-1) if self.score == "softmax" else logits.sigmoid()
-        chosen = scores.detach().topk(self.a).indices  # b t a
-        weights = scores.gather(-1, chosen)  # b t a
+        if self.score == "softmax_of_chosen":
+            best, chosen = logits.topk(self.a)  # b t a
+            weights = best.softmax(-1)  # b t a
+        else:
+            scores = logits.softmax(-1) if self.score == "softmax" else logits.sigmoid()
+            chosen = scores.detach().topk(self.a).indices  # b t a
+            weights = scores.gather(-1, chosen)  # b t a
         if self.renormalise:
             weights = weights / weights.sum(-1, keepdim=True)
         return chosen, weights.to(x.dtype)
@@ -47,4 +56,7 @@ class MoE(nn.Module):
         done = [expert(part) for expert, part in zip(self.experts, parts, strict=True) if len(part)]
         rows = torch.cat(done) * weights.flatten()[order, None]  # b·t·a d
         out = torch.zeros_like(x).flatten(0, 1).index_add(0, tokens, rows).view_as(x)  # b t d
-        return out if self.shared is None else out + self.shared(x)
+        if self.shared is None:
+            return out
+        shared = self.shared(x)  # b t d
+        return out + (shared if self.shared_gate is None else shared * torch.sigmoid(self.shared_gate(x)))

@@ -14,28 +14,30 @@ from .context import Run
 class LearnedPositions(nn.Module):
     """A trained vector a position. Gehring et al. 2017, arXiv:1705.03122, section 3.1."""
 
-    def __init__(self, d: int, m: int) -> None:
+    def __init__(self, d: int, m: int, *, reserved: int = 0) -> None:
         super().__init__()
+        self.reserved = reserved  # rows before that of the first position
         self.table = nn.Parameter(torch.randn(m, d) * 0.02)  # m d
 
     def forward(self, t: int, run: Run) -> Tensor:
         """The vectors (t d) of the t new positions."""
-        return F.embedding(torch.arange(run.start, run.start + t), self.table)  # t d
+        first = run.start + self.reserved
+        return F.embedding(torch.arange(first, first + t), self.table)  # t d
 
 
 class Rotary(nn.Module):
     """Rotates pairs of a head's first r entries. Su et al. 2021, arXiv:2104.09864, equation 34, the pairs half apart."""
 
-    def __init__(self, r: int) -> None:
+    def __init__(self, r: int, *, base: float = 10000.0) -> None:
         super().__init__()
-        self.r = r
+        self.r, self.base = r, base
 
     def tables(self, t: int, x: Tensor, run: Run) -> tuple[Tensor, Tensor]:
         """Cosines and sines (t r/2) of the new positions, in x's type: buffers of the whole model."""
-        frequencies = 10000.0 ** (-torch.arange(0, self.r, 2) / self.r)  # r/2
+        frequencies = self.base ** (-torch.arange(0, self.r, 2) / self.r)  # r/2
         angles = torch.arange(run.start, run.start + t)[:, None] * frequencies  # t r/2
-        cos = run.buffer(("cos", run.start, t, self.r), lambda: angles.cos().to(x.dtype))
-        sin = run.buffer(("sin", run.start, t, self.r), lambda: angles.sin().to(x.dtype))
+        cos = run.buffer(("cos", run.start, t, self.r, self.base), lambda: angles.cos().to(x.dtype))
+        sin = run.buffer(("sin", run.start, t, self.r, self.base), lambda: angles.sin().to(x.dtype))
         return cos, sin
 
     def forward(self, x: Tensor, run: Run) -> Tensor:
@@ -43,6 +45,26 @@ class Rotary(nn.Module):
         cos, sin = (table[:, None] for table in self.tables(x.size(1), x, run))  # t 1 r/2
         first, second, rest = x.split((self.r // 2, self.r // 2, x.size(-1) - self.r), dim=-1)  # b t n r/2, the same, h−r
         return torch.cat((first * cos - second * sin, second * cos + first * sin, rest), dim=-1)  # b t n h
+
+
+class ALiBi(nn.Module):
+    """−slope·distance added to the scores. Press, Smith and Lewis 2022, arXiv:2108.12409, section 3.
+
+    Of n heads, a power of two, the i-th has the slope 2^(−8i/n); other n have those of the powers around them. A softmax
+    does not see what is added to a whole row, so that slope·key is as good.
+    """
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        below = 2 ** int(math.log2(n))
+        slopes = [2 ** (-8 * i / below) for i in range(1, below + 1)]
+        between = [2 ** (-4 * i / below) for i in range(1, 2 * below, 2)]
+        self.slopes = (slopes + between)[:n]
+
+    def forward(self, s: int, x: Tensor, run: Run) -> Tensor:
+        """The bias (n 1 s) for s keys, in x's type: a buffer of the whole model."""
+        slopes = torch.tensor(self.slopes)[:, None, None]  # n 1 1
+        return run.buffer(("alibi", len(self.slopes), s), lambda: (slopes * torch.arange(s)).to(x.dtype))
 
 
 class RelativeBias(nn.Module):

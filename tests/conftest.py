@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 EXAMPLES = "BLOCKCALC_EXAMPLES"
 
@@ -14,6 +14,7 @@ settings.register_profile(
     derandomize=EXAMPLES not in os.environ,
     database=None,
     deadline=None,
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("blockcalc")

@@ -6,8 +6,9 @@ import re
 import shlex
 from pathlib import Path
 
-from blockcalc.cli import main
 from click.testing import CliRunner
+
+from blockcalc.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -48,7 +48,7 @@ class Sizes(NamedTuple):
     a = property(lambda self: 1 + self.choice % self.e)
 
 
-def _of(*values: int) -> Any:
+def _of(*values: Any) -> Any:
     return st.sampled_from(values)
 
 
@@ -86,15 +86,33 @@ def head_width(draw: Draw, s: Sizes, config: dict[str, Any]) -> Any:
     return s.h if s.wide else draw(_of(ABSENT, None))
 
 
-def per_layer(*words: str) -> Callable[..., Any]:
-    """A list with a word a layer, or nothing."""
-    return lambda draw, s, config: draw(maybe(st.lists(st.sampled_from(words), min_size=s.l, max_size=s.l)))
+def window(draw: Draw, s: Sizes, config: dict[str, Any]) -> int | None:
+    """w, or null in families where no layer's kind asks for a window by default."""
+    listed = "layer_types" in CONFIG_MAPPING[config["model_type"]]().to_dict()
+    return s.w if listed and "use_sliding_window" not in config else null_or("w")(draw, s, config)
 
 
-def window_types(draw: Draw, s: Sizes, config: dict[str, Any]) -> Any:
-    """Layer types of a family that has windows only where ``use_sliding_window`` says so."""
-    words = ("full_attention", "sliding_attention") if config["use_sliding_window"] is True else ("full_attention",)
-    return per_layer(*words)(draw, s, config)
+def layer_types(draw: Draw, s: Sizes, config: dict[str, Any]) -> Any:
+    """A kind of attention a layer, or nothing; windows where there is one."""
+    windows = config.get("use_sliding_window", True) is True and config["sliding_window"] is not None
+    words = ("full_attention", "sliding_attention") if windows else ("full_attention",)
+    return draw(maybe(st.lists(st.sampled_from(words), min_size=s.l, max_size=s.l)))
+
+
+def rotated(default: float) -> Any:
+    """Rotary parameters that name the part of a head that is rotated, which is *default* when they do not."""
+    return maybe(_of(default, 0.5, 1.0).map(lambda part: {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": part}))
+
+
+def global_and_local(draw: Draw, s: Sizes, config: dict[str, Any]) -> list[Any]:
+    """GPT-Neo's kinds of attention: words, and how often they stand."""
+    words = draw(st.lists(_of("global", "local"), min_size=s.l, max_size=s.l))
+    return draw(_of([[words, 1]], [[[word], 1] for word in words], [[["local"], s.l]]))
+
+
+def falcon_heads(draw: Draw, s: Sizes, config: dict[str, Any]) -> int:
+    """Falcon's key-value heads: as many as it likes in the new architecture only."""
+    return s.k if config["new_decoder_architecture"] is True else s.n
 
 
 # By field: a letter, a strategy, or a function of (draw, sizes, the config so far). In the order in which they are drawn.
@@ -117,40 +135,45 @@ FIELDS: dict[str, Any] = {
     "first_k_dense_replace": lambda draw, s, config: draw(st.integers(0, s.l)),
     "decoder_sparse_step": maybe(_of(1, 2, 3)),
     "mlp_only_layers": lambda draw, s, config: draw(maybe(st.lists(st.integers(0, s.l - 1), unique=True))),
-    "use_sliding_window": yes_or_no, "sliding_window": null_or("w"), "window_size": "w",
+    "use_sliding_window": yes_or_no, "sliding_window": window, "window_size": "w",
     "max_window_layers": lambda draw, s, config: draw(st.integers(0, s.l + 1)),
-    "layer_types": window_types, "num_labels": _of(2, 3, 5),
+    "layer_types": layer_types, "num_labels": _of(2, 3, 5),
     "image_size": _of(24, 30), "patch_size": _of(6), "num_channels": _of(1, 3), "pad_token_id": st.just(0),
     **dict.fromkeys((
         "tie_word_embeddings", "attention_bias", "mlp_bias", "qkv_bias", "use_qkv_bias", "use_bias", "bias", "norm_topk_prob",
         "use_parallel_residual", "qk_layernorm", "use_qk_norm", "parallel_attn", "new_decoder_architecture", "multi_query",
         "do_layer_norm_before", "enable_bias", "layer_norm_elementwise_affine", "scale_embedding",
     ), maybe(yes_or_no)),
-    "hidden_act": maybe(st.sampled_from(("silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu"))),
-    "hidden_activation": maybe(st.sampled_from(("silu", "gelu_pytorch_tanh", "relu"))),
-    "activation_function": maybe(st.sampled_from(("gelu", "gelu_new", "relu"))),
+    "hidden_act": maybe(_of("silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu")),
+    "hidden_activation": maybe(_of("silu", "gelu_pytorch_tanh", "relu")),
+    "activation_function": maybe(_of("gelu", "gelu_new", "relu")),
     **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), maybe(st.none() | _of(30.0))),
 }  # fmt: skip
 
-mixed_windows = {"sliding_window": "w", "layer_types": per_layer("full_attention", "sliding_attention")}
 latent = {"num_key_value_heads": "n", "head_dim": None, "layer_types": None}
-eight = {"h": _of(8, 24, 40)}
+eighths = _of(8, 24, 40)
 
-# By family, what is drawn otherwise; None leaves a field to its default. A letter redraws a size.
+# By family, what is drawn otherwise, and first; None leaves a field to its default. A letter redraws a size.
 FAMILY: dict[str, dict[str, Any]] = {
-    "bert": {"is_decoder": maybe(st.just(False))},
+    "deepseek_v2": latent,
     "deepseek_v3": latent,
-    "gemma2": mixed_windows,
-    "mistral": {"sliding_window": null_or("w")},
-    "t5": {"feed_forward_proj": maybe(st.sampled_from(("relu", "gated-gelu", "gated-silu", "gelu")))},
+    "falcon": {"new_decoder_architecture": yes_or_no, "num_kv_heads": falcon_heads},
+    "glm4_moe": {"h": eighths, "rope_parameters": rotated(0.5)},
+    "gpt_neo": {"attention_types": global_and_local, "intermediate_size": null_or("f")},
+    "gpt_neox": {"h": eighths, "rope_parameters": rotated(0.25)},
+    "gptj": {"rotary_dim": _of(2, 4, 6)},
+    "phi": {"h": eighths, "rope_parameters": rotated(0.5)},
+    "qwen2_moe": {"sliding_window": "w"},
+    "stablelm": {"h": eighths, "rope_parameters": rotated(0.25)},
+    "t5": {"feed_forward_proj": maybe(_of("relu", "gelu", "gated-gelu", "gated-silu"))},
 }
 
 
 def fields_of(kind: str) -> dict[str, Any]:
     """The fields that are drawn for a family, with what they are drawn from."""
     known = {**CONFIG_MAPPING[kind]().to_dict(), "num_labels": None}
-    drawn = {field: rule for field, rule in FIELDS.items() if field in known}
-    return drawn | {field: rule for field, rule in FAMILY.get(kind, {}).items() if field not in SIZES}
+    own = {field: rule for field, rule in FAMILY.get(kind, {}).items() if field not in SIZES}
+    return own | {field: rule for field, rule in FIELDS.items() if field in known and field not in own}
 
 
 @st.composite
@@ -162,7 +185,9 @@ def configs(draw: Draw, kind: str, architectures: tuple[str, ...]) -> dict[str, 
     default = getattr(CONFIG_MAPPING[kind], "head_dim", None)
     wide = fields.get("head_dim") is not None and (isinstance(default, int) or draw(yes_or_no))
     s = Sizes(**letters, wide=wide)
-    config = {"model_type": kind, "architectures": draw(st.sampled_from([None, architectures[:1]] * 3 + [[a] for a in architectures]))}
+    usual, *others = architectures
+    classes = st.none() | st.sampled_from([[usual], *([[name] for name in others])])
+    config = {"model_type": kind, "architectures": draw(classes)}
     for field, rule in fields.items():
         if isinstance(rule, str):
             config[field] = getattr(s, rule)

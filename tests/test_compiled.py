@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import sympy
-from blockcalc import Compiled, InputError, formula
-from blockcalc.dims import symbol
 from hypothesis import given
 from hypothesis import strategies as st
+
+from blockcalc import Compiled, InputError, formula
+from blockcalc.dims import symbol
 
 D, S, W = symbol("D"), symbol("S"), symbol("W")
 

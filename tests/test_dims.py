@@ -2,6 +2,7 @@
 
 import pytest
 import sympy
+
 from blockcalc.dims import LARGEST_SIZE, check_divides, check_sizes, divide, half, product, smaller, symbol
 from blockcalc.errors import InputError
 

@@ -4,8 +4,9 @@ import doctest
 import re
 
 import pytest
-from blockcalc.cli import COMMANDS
 from documents import DOCUMENTS, ROOT, commands, executed
+
+from blockcalc.cli import COMMANDS
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

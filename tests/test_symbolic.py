@@ -2,6 +2,9 @@
 
 import pytest
 import sympy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from blockcalc import compile_formulas, formula, load, score_freedom
 from blockcalc.blocks.attention import Attention
 from blockcalc.blocks.position import Rotary
@@ -10,11 +13,9 @@ from blockcalc.catalogue import BLOCKS
 from blockcalc.convention import flops
 from blockcalc.dims import symbol
 from blockcalc.errors import InputError, UndefinedError
-from blockcalc.symbolic import QUANTITIES, symbolize
 from blockcalc.model import trace
+from blockcalc.symbolic import QUANTITIES, symbolize
 from blockcalc.tensor import Kernels, Step
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 D, F = symbol("D"), symbol("F")
 

@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+
 from blockcalc.blocks.attention import Attention
 from blockcalc.blocks.mla import MLA
 from blockcalc.blocks.norm import LayerNorm

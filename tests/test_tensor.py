@@ -1,6 +1,7 @@
 """Tensors, patterns and steps."""
 
 import pytest
+
 from blockcalc.errors import InputError
 from blockcalc.tape import Tape
 from blockcalc.tensor import Step, Tensor, parse

@@ -21,6 +21,9 @@ from blockcalc.readers.families import FAMILIES
 from blockcalc.tables import presets
 from blockcalc.tensor import Step
 
+NO_DEFAULT = {"deepseek_v2": {"num_experts_per_tok": 6}}
+"""Fields without which the class's default makes no model that runs."""
+
 READ_PRESETS = [name for name, preset in presets().items() if preset["config"]["model_type"] in FAMILIES]
 
 
@@ -50,14 +53,14 @@ def total(config: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_the_class_default_has_as_many_parameters(kind: str) -> None:
-    config = {"model_type": kind}
+    config = {"model_type": kind, **NO_DEFAULT.get(kind, {})}
     assert total(config) == truth.parameters(model_of(config))
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_a_config_as_transformers_saves_it_is_read_alike(kind: str) -> None:
-    saved = truth.config_of({"model_type": kind}).to_dict()
-    assert total(saved) == total({"model_type": kind})
+    config = {"model_type": kind, **NO_DEFAULT.get(kind, {})}
+    assert total(truth.config_of(config).to_dict()) == total(config)
 
 
 @pytest.mark.parametrize("name", READ_PRESETS)

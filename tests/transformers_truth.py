@@ -97,10 +97,10 @@ class Served(NamedTuple):
 def serve(model: Any, b: int, t: int, source: int) -> Served:
     """A prefill of t tokens into a real cache, then one token more."""
     given = inputs(model, b, t, source)
-    cache = DynamicCache(config=model.config)
+    two = model.config.is_encoder_decoder
+    cache = EncoderDecoderCache(DynamicCache(), DynamicCache()) if two else DynamicCache(config=model.config)
     with torch.no_grad():
-        if model.config.is_encoder_decoder:
-            cache = EncoderDecoderCache(cache, DynamicCache(config=model.config))
+        if two:
             done = model(**given, cache=cache, use_cache=True)
             given = {"encoder_outputs": (done.encoder_last_hidden_state,), "decoder_input_ids": _ids(b, 1)}
         else:

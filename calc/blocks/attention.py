@@ -38,25 +38,25 @@ class Attention:
     softcap: bool = False
     sinks: bool = False
     qk_tied: bool = False  # W_Q = W_K
+    kv_tied: bool = False  # W_K = W_V, and keys are cached before their rotation
+    projected: bool = True  # false: queries, keys and values are x itself, split into heads
+    output_gate: bool = False  # the heads' output times the sigmoid of a projection of x
+    chunk: Dim | None = None  # only the positions of the same block of so many are seen: Llama 4
     cached_whole: bool = False  # transformers caches all positions of n heads, whatever w and k: GPT-Neo, Falcon
 
     def __post_init__(self) -> None:
-        check_sizes("Attention", n=self.n, k=self.k, h=self.h, w=self.w)
+        check_sizes("Attention", n=self.n, k=self.k, h=self.h, w=self.w, chunk=self.chunk)
         check_divides("Attention", "n", self.n, "k", self.k)
-        if self.w is not None and not self.causal:
-            raise InputError("Attention: a window w is declared for causal attention only")
-        if self.qk_tied and self.k != self.n:
-            raise InputError(f"Attention: W_Q = W_K needs as many key heads as query heads, not k = {self.k} and n = {self.n}")
+        if (self.w is not None or self.chunk is not None) and not self.causal:
+            raise InputError("Attention: a window w or a chunk is declared for causal attention only")
+        if self.w is not None and self.chunk is not None:
+            raise InputError("Attention: a window w and a chunk at once are not declared")
+        if (self.qk_tied or not self.projected) and self.k != self.n:
+            raise InputError(f"Attention: Q = K needs as many key heads as query heads, not k = {self.k} and n = {self.n}")
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t d) to (b t d)."""
-        q = tape.linear("q", x, "b t d -> b t n h", n=self.n, h=self.h, bias=self.qkv_bias)
-        if self.qk_tied:
-            k = tape.view(q, ("b", "t", "k", "h"), q.sizes)
-        else:
-            biased = self.qkv_bias if self.k_bias is None else self.k_bias
-            k = tape.linear("k", x, "b t d -> b t k h", k=self.k, h=self.h, bias=biased)
-        v = tape.linear("v", x, "b t d -> b t k h", k=self.k, h=self.h, bias=self.qkv_bias)
+        q, k, v = self._projections(tape, x)
         if not self.norm_last:
             q, k = self._normed(tape, q, k)
         if self.clip:
@@ -67,15 +67,37 @@ class Attention:
             q, k = self._normed(tape, q, k)
         if self.causal:
             expanded = self.n if self.cached_whole else None
-            k = tape.cache("k_cache", k, window=self.w, expanded=expanded)
-            v = tape.cache("v_cache", v, window=self.w, expanded=expanded)
+            window = self.w if self.chunk is None else self.chunk
+            k = tape.cache("k_cache", k, window=window, expanded=expanded)
+            v = tape.cache("v_cache", v, window=window, expanded=expanded)
         else:
             k, v = tape.uncached(k), tape.uncached(v)
         bias = self.position.trace(tape, k, q) if isinstance(self.position, RelativeBias | ALiBi) else None
         out = tape.attention(
-            q, k, v, causal=self.causal, window=self.w, bias=bias, softcap=self.softcap, sinks=self.sinks
+            q, k, v, causal=self.causal, window=self.w, chunk=self.chunk, bias=bias, softcap=self.softcap, sinks=self.sinks
         )
+        if self.output_gate:
+            gate = tape.linear("gate", x, "b t d -> b t n u", n=self.n, u=self.h)
+            out = tape.mul("gate_mul", out, tape.act("gate_sigmoid", gate, "output"))
         return tape.linear("o", out, "b t n u -> b t d", d=x["d"], bias=self.o_bias)
+
+    def _projections(self, tape: Tape, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (b t n h), keys and values (b t k h)."""
+        if not self.projected:
+            if type(x["d"]) is int and x["d"] != self.n * self.h:
+                raise InputError(f"Attention without projections: n·h = {self.n * self.h}, but x is {x['d']} wide")
+            heads = (*x.sizes[:-1], self.n, self.h)
+            q, k, v = (tape.view(x, ("b", "t", heads_axis, "h"), heads) for heads_axis in "nkk")
+            return q, k, v
+        q = tape.linear("q", x, "b t d -> b t n h", n=self.n, h=self.h, bias=self.qkv_bias)
+        if self.qk_tied:
+            k = tape.view(q, ("b", "t", "k", "h"), q.sizes)
+        else:
+            biased = self.qkv_bias if self.k_bias is None else self.k_bias
+            k = tape.linear("k", x, "b t d -> b t k h", k=self.k, h=self.h, bias=biased)
+        if self.kv_tied:
+            return q, k, k
+        return q, k, tape.linear("v", x, "b t d -> b t k h", k=self.k, h=self.h, bias=self.qkv_bias)
 
     def _normed(self, tape: Tape, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         if self.qk_norm is None:

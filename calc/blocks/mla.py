@@ -15,7 +15,8 @@ from .position import Rotary
 class MLA:
     """DeepSeek-V2, arXiv:2405.04434, section 2.1 and appendix C: equations 37 to 47, keys and values expanded.
 
-    Caches c + r a token, shared by all heads. Without a query latent (DeepSeek-V2-Lite) q comes from x itself.
+    Caches c + r a token, shared by all heads. Without a query latent (DeepSeek-V2-Lite) q comes from x itself. Absorbed
+    (section 2.1.2) it multiplies n(2c + r) times a pair instead of n(p + r + u), and expands no key.
     """
 
     n: Dim  # heads
@@ -25,6 +26,7 @@ class MLA:
     r: Dim  # rotary width
     u: Dim  # value head width
     bias: bool = False  # on the three projections that are not from a latent to the heads
+    absorbed: bool = False  # queries go to the latents, and heads come back from them: no key or value is expanded
     norm: RMSNorm = RMSNorm()
 
     def __post_init__(self) -> None:
@@ -36,13 +38,29 @@ class MLA:
         shared = tape.linear("k_rotary", x, "b t d -> b t r", r=self.r, bias=self.bias)
         latent = tape.cache("latent_cache", tape.call("kv_norm", self.norm, latent), "latent")
         shared = tape.cache("rotary_cache", tape.call("k_rotary", Rotary(r=self.r), shared), "latent")
-        keys = tape.linear("k_up", latent, "b s c -> b s n p", n=self.n, p=self.p)
-        values = tape.linear("v_up", latent, "b s c -> b s n u", n=self.n, u=self.u)
-        k = tape.concat("k", keys, shared)
-        out = tape.attention(self._queries(tape, x), k, values, causal=True)
+        free, turned = self._queries(tape, x)
+        turned = tape.call("q_rotary", Rotary(r=self.r), turned)
+        out = (self._absorbed if self.absorbed else self._expanded)(tape, free, turned, latent, shared)
         return tape.linear("o", out, "b t n u -> b t d", d=x["d"], bias=self.bias)
 
-    def _queries(self, tape: Tape, x: Tensor) -> Tensor:
+    def _expanded(self, tape: Tape, free: Tensor, turned: Tensor, latent: Tensor, shared: Tensor) -> Tensor:
+        """Keys (b s n p + r) and values (b s n u) of every head."""
+        keys = tape.linear("k_up", latent, "b s c -> b s n p", n=self.n, p=self.p)
+        values = tape.linear("v_up", latent, "b s c -> b s n u", n=self.n, u=self.u)
+        return tape.attention(tape.concat("q", free, turned), tape.concat("k", keys, shared), values, causal=True)
+
+    def _absorbed(self, tape: Tape, free: Tensor, turned: Tensor, latent: Tensor, shared: Tensor) -> Tensor:
+        """One key (b s 1 c + r) for all heads, whose first c entries are the value too."""
+        one = (*latent.sizes[:2], 1, self.c)
+        low = tape.linear("k_up", free, "b t n p -> b t n c", each=("n",), n=self.n, c=self.c)
+        k = tape.view(tape.concat("k", latent, shared), ("b", "s", "k", "h"), (*one[:3], self.c + self.r))
+        v = tape.view(latent, ("b", "s", "k", "u"), one)
+        out = tape.attention(tape.concat("q", low, turned), k, v, causal=True)
+        low = tape.view(out, ("b", "t", "n", "c"), out.sizes)
+        return tape.linear("v_up", low, "b t n c -> b t n u", each=("n",), n=self.n, u=self.u)
+
+    def _queries(self, tape: Tape, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The position-free part (b t n p) and the part to be rotated (b t n r)."""
         if self.q is None:
             free = tape.linear("q", x, "b t d -> b t n p", n=self.n, p=self.p)
             turned = tape.linear("q_rotary", x, "b t d -> b t n r", n=self.n, r=self.r)
@@ -51,4 +69,4 @@ class MLA:
             low = tape.call("q_norm", self.norm, low)
             free = tape.linear("q_up", low, "b t q -> b t n p", n=self.n, p=self.p)
             turned = tape.linear("q_rotary", low, "b t q -> b t n r", n=self.n, r=self.r)
-        return tape.concat("q", free, tape.call("q_rotary", Rotary(r=self.r), turned))
+        return free, turned

@@ -18,7 +18,9 @@ def describe(step: Step) -> dict[str, Any]:
     if step.cache:
         mode = "decode" if step.source_new == 0 and step.t == 1 else "prefill"
     found = {"mode": mode, "batch": step.b, "seq": step.t, "context": step.s}
-    return found | ({"encoder_seq": step.source} if step.source != step.s else {}) | ({"head": "last"} if step.head == "last" else {})
+    if step.source != step.s:
+        found["encoder_seq"] = step.source
+    return found | ({"head": "last"} if step.head == "last" else {})
 
 
 def in_words(facts: Mapping[str, Any]) -> str:

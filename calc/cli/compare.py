@@ -49,5 +49,6 @@ def command(
         (one["model"], one["params"]["total"], one["params"]["active"], one["flops"]["total"], one["kv_cache"]["bytes"],
          one["kv_cache"]["bytes_per_token"], one["activations"]["bytes"]) for one in found
     )  # fmt: skip
-    note = f"{answers.in_words(answers.describe(step))}; {dtype}; convention {convention}; policy {policy}; attention {attention}"
-    options.emit(form, {"models": found}, Table("", columns, rows, (f"{note}; recompute {recompute}",)))
+    note = f"{answers.in_words(answers.describe(step))}; {dtype}; convention {convention}; policy {policy}"
+    notes = (f"{note}; attention {attention}; recompute {recompute}",)
+    options.emit(form, {"models": found}, Table("", columns, rows, notes))

@@ -31,7 +31,7 @@ def command(
     from ..tensor import Kernels
 
     found = formula(model, quantity, convention=convention, dtype=dtype, kernels=Kernels(attention=attention))  # type: ignore[arg-type]
-    symbols = {str(symbol): {"meaning": meaning, "value": found.values.get(symbol)} for symbol, meaning in found.meanings.items()}
+    symbols = {str(s): {"meaning": meaning, "value": found.values.get(s)} for s, meaning in found.meanings.items()}
     data = {"model": model, "quantity": quantity, "unit": found.unit, "formula": found.text(), "symbols": symbols}
     if "flops" in quantity:
         data["convention"] = convention

@@ -32,4 +32,5 @@ def command(
     subject = options.subject(model, changes)
     options.warn_beyond_table(subject, context)
     found, tables = answers.kv(subject.budget(Step.prefill(batch, context, source=encoder_seq)), dtype, policy)
-    options.emit(form, {"model": subject.name, "batch": batch, "context": context, "dtype": dtype, "policy": policy, **found}, *tables)
+    about = {"model": subject.name, "batch": batch, "context": context, "dtype": dtype, "policy": policy}
+    options.emit(form, {**about, **found}, *tables)

@@ -44,10 +44,10 @@ batch = click.option("--batch", default=1, show_default=True, metavar="B", help=
 seq = click.option("--seq", default=2048, show_default=True, metavar="T", help="New tokens a sequence.")
 context = click.option("--context", type=int, default=None, metavar="S", help="Visible tokens, the new ones included.")
 encoder_seq = click.option(
-    "--encoder-seq", type=int, default=None, metavar="T", help="The encoder's tokens, where they are not as many as the decoder's."
+    "--encoder-seq", type=int, default=None, metavar="T", help="The encoder's tokens, where they are not the decoder's."
 )
 dtype = click.option(
-    "--dtype", default="bf16", show_default=True, help="Type of activations, or of the cache: fp32, bf16, fp16; a cache also fp8, int8."
+    "--dtype", default="bf16", show_default=True, help="Type of activations or cache: fp32, bf16, fp16; a cache also fp8, int8."
 )
 attention = click.option("--attention", type=click.Choice(["math", "flash"]), default="math", show_default=True,
                          help="math writes the scores out, flash does not.")  # fmt: skip

@@ -47,7 +47,8 @@ def _near(name: str, names: Any) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name.lower(), names, 3)
-    return f"; did you mean {' or '.join(near)}? 'blockcalc models' lists the presets" if near else "; 'blockcalc models' lists the presets"
+    hint = f"; did you mean {' or '.join(near)}?" if near else ";"
+    return f"{hint} 'blockcalc models' lists the presets"
 
 
 def load(model: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> Model:
@@ -80,12 +81,12 @@ def read(config: Mapping[str, Any], where: str) -> Model:
 
 
 def _refuse_unread(reading: Reading) -> None:
-    """Refuse a field that changes some family's count, has a value, and is not read by this one."""
+    """Refuse a field that changes some family's count, has a value, and is not read by this one; read those that have one."""
     read: set[str] = set(reading.knobs["also"])
     for knob, rule in reading.knobs.items():
         if isinstance(rule, Rule):
             read.update(rule.fields)
-            if rule.always:
+            if rule.always or any(reading.config.get(field) is not None for field in rule.fields):
                 getattr(reading, knob)
     for field, value in reading.config.items():
         if field in _structural() and field not in read and value not in (None, False, 0, [], {}):

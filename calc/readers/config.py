@@ -55,7 +55,7 @@ def _kind(value: Any) -> str:
 class Rule(NamedTuple):
     """How a knob is read: the fields it may stand in, and what makes its value of a :class:`Reading`.
 
-    ``always`` rules are read even where no builder asks for their knob: they only refuse.
+    Fields that have a value are read even where no builder asks for their knob, ``always`` rules in any case: to refuse.
     """
 
     fields: tuple[str, ...]
@@ -87,14 +87,15 @@ class Reading:
         told = [field for field in found if self.config[field] is not None] or found or [fields[0]]
         value = self.config.get(told[0], _ABSENT)
         for other in told[1:]:
-            if self.config[other] != value:
+            if type(self.config[other]) is not type(value) or self.config[other] != value:
                 raise self.refuse(other, f"{_kind(value)}, as {told[0]} says: two names of one field")
         return told[0], value
 
     def refuse(self, field: str, expected: str) -> InputError:
         """The error for a field whose value is not what was expected."""
         found = self.config.get(field, _ABSENT)
-        return InputError(f"{self.where}: {field}: found {'nothing' if found is _ABSENT else _kind(found)}, expected {expected}")
+        what = "nothing" if found is _ABSENT else _kind(found)
+        return InputError(f"{self.where}: {field}: found {what}, expected {expected}")
 
     def field_of(self, knob: str) -> str:
         """The name that the config has, or would have, for a knob."""
@@ -131,6 +132,19 @@ def size(fields: str | tuple[str, ...], default: Default, null: Default = _ABSEN
         return value
 
     return Rule(names, read)
+
+
+def pair(field: str, default: int) -> Rule:
+    """Height and width: a list of two sizes, or one size for both."""
+
+    def read(reading: Reading) -> tuple[int, int]:
+        value = reading.config.get(field, default)
+        sides = value if isinstance(value, list) else [value, value]
+        if len(sides) != 2 or not all(type(side) is int and 1 <= side <= LARGEST_SIZE for side in sides):
+            raise reading.refuse(field, "a whole number from 1 to 2**40, or a list of two")
+        return sides[0], sides[1]
+
+    return Rule((field,), read)
 
 
 def layers(fields: str | tuple[str, ...], default: Default, null: Default = _ABSENT) -> Rule:

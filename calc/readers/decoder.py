@@ -11,8 +11,8 @@ from ..blocks.mlp import MLP, ClampedGatedMLP, GatedMLP
 from ..blocks.moe import MoE
 from ..blocks.position import ALiBi, Rotary
 from ..blocks.wiring import Block, Parallel, Residual
-from ..model import Embedding, Layer, LMHead, Model, Stack
 from ..errors import InputError
+from ..model import Embedding, Layer, LMHead, Model, Stack
 from .config import Reading
 from .heads import head_of
 

@@ -11,5 +11,5 @@ from .family import Family
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     dict(sorted({
         **bidirectional.FAMILIES, **gpt.FAMILIES, **llama.FAMILIES, **mixtures.FAMILIES, **seq2seq.FAMILIES,
-    }.items()))  # fmt: skip
-)
+    }.items()))
+)  # fmt: skip

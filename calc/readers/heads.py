@@ -40,12 +40,12 @@ def token_bias(r: Reading) -> bool:
     return found
 
 
-def labels(r: Reading) -> int:
-    """The number of classes: ``num_labels``, or the length of ``id2label``, 2 when neither stands there."""
+def labels(r: Reading, default: int = 2) -> int:
+    """The number of classes: ``num_labels``, or the length of ``id2label``, *default* when neither stands there."""
     found = r.config.get("num_labels")
     if found is None:
         names = r.config.get("id2label")
-        return len(names) if isinstance(names, dict) and names else 2
+        return len(names) if isinstance(names, dict) and names else default
     if type(found) is not int or not 1 <= found <= 2**40:
         raise r.refuse("num_labels", "a whole number from 1 to 2**40")
     return found

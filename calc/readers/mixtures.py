@@ -45,9 +45,11 @@ def no_default(r: Reading) -> NoReturn:
 
 
 def window_in_use(r: Reading) -> int:
-    """The window, asked for only where a layer has one."""
+    """The window, asked for only where a layer has one; a config without any may say 0."""
     if not r.sliding:
         raise r.refuse("layer_types", "full_attention alone: use_sliding_window is false")
+    if not r.w_field:
+        raise r.refuse("sliding_window", "a whole number from 1 to 2**40")
     return int(r.w_field)
 
 
@@ -65,8 +67,8 @@ OLMOE = mixture(LLAMA).but(
 
 GPT_OSS = mixture(LLAMA).but(
     prefix="GptOss", classes=TOKEN, v=size("vocab_size", 201088), d=size("hidden_size", 2880),
-    f=size("intermediate_size", 2880), l=layers("num_hidden_layers", 36), n=size("num_attention_heads", 64), k=size("num_key_value_heads", 8),
-    h=size("head_dim", 64), qkv_bias=flag("attention_bias", True), mlp_bias=False, sinks=True,
+    f=size("intermediate_size", 2880), l=layers("num_hidden_layers", 36), n=size("num_attention_heads", 64),
+    k=size("num_key_value_heads", 8), h=size("head_dim", 64), qkv_bias=flag("attention_bias", True), mlp_bias=False, sinks=True,
     w=size("sliding_window", 128), windows=by_type(alternating), expert=d.clamped, router_bias=True,
     e=size(("num_local_experts", "num_experts"), 128), a=size("num_experts_per_tok", 4), score="softmax_of_chosen",
     renormalise=False,
@@ -84,7 +86,7 @@ QWEN3_MOE = mixture(QWEN3).but(
 QWEN2_MOE = mixture(QWEN2).but(
     prefix="Qwen2Moe", d=size("hidden_size", 2048), f=size("intermediate_size", 5632), l=layers("num_hidden_layers", 24),
     n=size("num_attention_heads", 16), k=size("num_key_value_heads", 16), qkv_bias=flag("qkv_bias", True), always_biased=None,
-    windows=by_type(alternating_at_first), w=derived(window_in_use), w_field=size("sliding_window", 4096),
+    windows=by_type(alternating_at_first), w=derived(window_in_use), w_field=size("sliding_window", 4096, least=0),
     e=size("num_experts", 60), a=size("num_experts_per_tok", 4), f_expert=size("moe_intermediate_size", 1408),
     f_shared=size("shared_expert_intermediate_size", 5632), shared_gate=True,
     renormalise=flag("norm_topk_prob", False), **EVERY_NTH,
@@ -93,9 +95,8 @@ QWEN2_MOE = mixture(QWEN2).but(
 DEEPSEEK_V3 = mixture(LLAMA).but(
     prefix="DeepseekV3", classes=TOKEN, attention=d.latent_attention, v=size("vocab_size", 129280),
     d=size("hidden_size", 7168), f=size("intermediate_size", 18432), l=layers("num_hidden_layers", 61),
-    n=size("num_attention_heads", 128),
-    c=size("kv_lora_rank", 512), q=size("q_lora_rank", 1536, null=None), p=size("qk_nope_head_dim", 128),
-    r=size("qk_rope_head_dim", 64), u=size("v_head_dim", 128), mlp_bias=False,
+    n=size("num_attention_heads", 128), c=size("kv_lora_rank", 512), q=size("q_lora_rank", 1536, null=None),
+    p=size("qk_nope_head_dim", 128), r=size("qk_rope_head_dim", 64), u=size("v_head_dim", 128), mlp_bias=False,
     e=size(("n_routed_experts", "num_local_experts"), 256), a=size("num_experts_per_tok", 8),
     f_expert=size("moe_intermediate_size", 2048), n_shared=size("n_shared_experts", 1, null=0, least=0),
     f_shared=derived(lambda r: r.f_expert * r.n_shared), score="sigmoid", renormalise=flag("norm_topk_prob", True),
