@@ -7,11 +7,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .blocks.attention import Attention, CrossAttention
+from .blocks.linear_attention import LinearAttention
+from .blocks.mixer import SqueezeExcitation, TokenMixing
 from .blocks.mla import MLA
 from .blocks.mlp import MLP, GatedMLP, gelu, silu
 from .blocks.moe import MoE
 from .blocks.norm import LayerNorm, RMSNorm
-from .blocks.position import LearnedPositions, RelativeBias, Rotary
+from .blocks.position import ALiBi, LearnedPositions, RelativeBias, Rotary
 from .blocks.wiring import Block, Parallel, Residual
 from .dims import Dim, divide
 from .errors import InputError
@@ -44,6 +46,14 @@ def _residual(attention: Any, mlp: Any, **norms: Any) -> Block:
     ))  # fmt: skip
 
 
+def _branches(norm: Any, *branches: Any) -> Block:
+    names = [type(branch).__name__.lower() for branch in branches]
+    return Block(branches=tuple(
+        Residual(name=f"{name}{names[:index].count(name) + 1}" if names.count(name) > 1 else name, branch=branch, before=norm)
+        for index, (name, branch) in enumerate(zip(names, branches, strict=True))
+    ))  # fmt: skip
+
+
 def _mha(d: Dim, n: Dim, **more: Any) -> Attention:
     return Attention(n=n, k=n, h=_head(d, n), **more)
 
@@ -68,6 +78,14 @@ BLOCKS: Mapping[str, Entry] = MappingProxyType({
         {"d": 77, "n": 7},
     ),
     "tied-qk": Entry("multi-head attention with W_Q = W_K", lambda d, n: _mha(d, n, qk_tied=True), {"d": 77, "n": 7}),
+    "tied-kv": Entry("multi-head attention with W_K = W_V", lambda d, n: _mha(d, n, kv_tied=True), {"d": 77, "n": 7}),
+    "tied-qkv": Entry(
+        "multi-head attention with one projection for all three", lambda d, n: _mha(d, n, qk_tied=True, kv_tied=True),
+        {"d": 77, "n": 7},
+    ),
+    "identity": Entry(
+        "multi-head attention without projections but the output's", lambda d, n: _mha(d, n, projected=False), {"d": 77, "n": 7}
+    ),
     "gqa": Entry(
         "grouped-query attention with rotary positions",
         lambda d, n, k, h: Attention(n=n, k=k, h=h, position=Rotary(r=h)), {"d": 13, "n": 15, "k": 3, "h": 22},
@@ -89,6 +107,36 @@ BLOCKS: Mapping[str, Entry] = MappingProxyType({
         "grouped-query attention with soft-capped scores", lambda d, n, k, h: Attention(n=n, k=k, h=h, softcap=True),
         {"d": 13, "n": 15, "k": 3, "h": 11},
     ),
+    "sinks": Entry(
+        "grouped-query attention with sinks (gpt-oss)", lambda d, n, k, h: Attention(n=n, k=k, h=h, sinks=True),
+        {"d": 13, "n": 15, "k": 3, "h": 11},
+    ),
+    "alibi": Entry(
+        "multi-head attention with ALiBi", lambda d, n: _mha(d, n, position=ALiBi(n=n)), {"d": 77, "n": 7}
+    ),
+    "bias-each-layer": Entry(
+        "multi-head attention with a bias by distance of its own",
+        lambda d, n, h, m: Attention(n=n, k=n, h=h, position=RelativeBias(m=m, n=n, each_layer=True)),
+        {"d": 13, "n": 7, "h": 11, "m": 31},
+    ),
+    "partial-rotary": Entry(
+        "grouped-query attention with r of h entries rotated",
+        lambda d, n, k, h, r: Attention(n=n, k=k, h=h, position=Rotary(r=r)), {"d": 13, "n": 15, "k": 3, "h": 11, "r": 4},
+    ),
+    "chunked": Entry(
+        "grouped-query attention inside chunks (Llama 4)", lambda d, n, k, h, w: Attention(n=n, k=k, h=h, chunk=w),
+        {"d": 13, "n": 15, "k": 3, "h": 11, "w": 5},
+    ),
+    "output-gate": Entry(
+        "grouped-query attention with a gated output", lambda d, n, k, h: Attention(n=n, k=k, h=h, output_gate=True),
+        {"d": 13, "n": 15, "k": 3, "h": 11},
+    ),
+    "linear-attention": Entry(
+        "kernel attention with random features (Performer)", lambda d, n, h, m: LinearAttention(n=n, h=h, m=m),
+        {"d": 13, "n": 7, "h": 11, "m": 31},
+    ),
+    "token-mixing": Entry("feed-forward over the positions (MLP-Mixer)", lambda d, f: TokenMixing(f=f), {"d": 13, "f": 29}),
+    "squeeze-excitation": Entry("a gate a channel, of the means", lambda d, f: SqueezeExcitation(f=f), {"d": 13, "f": 5}),
     "cross-attention": Entry(
         "attention to an encoder's output", lambda d, n, h: CrossAttention(n=n, k=n, h=h), {"d": 13, "n": 7, "h": 11}
     ),
@@ -99,6 +147,11 @@ BLOCKS: Mapping[str, Entry] = MappingProxyType({
     "mla-direct": Entry(
         "multi-head latent attention without a query latent", lambda d, n, c, p, r, u: MLA(n=n, c=c, q=None, p=p, r=r, u=u),
         {"d": 13, "n": 7, "c": 19, "p": 11, "r": 4, "u": 17},
+    ),
+    "mla-absorbed": Entry(
+        "multi-head latent attention, keys and values never expanded",
+        lambda d, n, c, q, p, r, u: MLA(n=n, c=c, q=q, p=p, r=r, u=u, absorbed=True),
+        {"d": 13, "n": 7, "c": 19, "q": 23, "p": 11, "r": 4, "u": 17},
     ),
     "pre-norm": Entry(
         "block: norms before the branches (GPT-2 without biases)",
@@ -119,6 +172,19 @@ BLOCKS: Mapping[str, Entry] = MappingProxyType({
         "block: pre-norm RMSNorm, grouped-query attention, rotary positions, SwiGLU",
         lambda d, n, k, h, f: _residual(Attention(n=n, k=k, h=h, position=Rotary(r=h)), GatedMLP(f=f), before=RMSNorm()),
         {"d": 13, "n": 15, "k": 3, "h": 22, "f": 29},
+    ),
+    "two-attentions": Entry(
+        "block: two attentions and a feed-forward",
+        lambda d, n, f: _branches(LayerNorm(), _mha(d, n), _mha(d, n), MLP(f=f, act=gelu)), {"d": 77, "n": 7, "f": 29},
+    ),
+    "two-feed-forwards": Entry(
+        "block: a feed-forward on either side of the attention (Macaron)",
+        lambda d, n, f: _branches(LayerNorm(), MLP(f=f, act=gelu), _mha(d, n), MLP(f=f, act=gelu)),
+        {"d": 77, "n": 7, "f": 29},
+    ),
+    "mixer": Entry(
+        "block: token mixing and a feed-forward (MLP-Mixer)",
+        lambda d, m, f: _branches(LayerNorm(), TokenMixing(f=m), MLP(f=f, act=gelu, bias=True)), {"d": 13, "m": 17, "f": 29},
     ),
     "parallel": Entry(
         "block: attention and feed-forward side by side (GPT-J)",

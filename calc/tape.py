@@ -158,6 +158,33 @@ class Tape(Recorder):
         self.record(name, "mul", out, (a, b), saved=self._factors(a, b))
         return out
 
+    def product(self, name: str, a: Tensor, b: Tensor, axes: str) -> Tensor:
+        """Two tensors multiplied along the axes they share by name and summed over those that *axes* leaves out.
+
+        Keeps each factor whose partner needs a gradient; backward costs one forward for each.
+        """
+        sizes = dict(zip(a.axes, a.sizes, strict=True)) | dict(zip(b.axes, b.sizes, strict=True))
+        right = tuple(axes.split())
+        out = self.tensor(right, tuple(sizes[axis] for axis in right), grad=a.grad or b.grad)
+        work = product(sizes.values())
+        self.record(
+            name, "product", out, (a, b), saved=self._factors(a, b), forward=work, dinput=(a.grad + b.grad) * work
+        )
+        return out
+
+    def divide(self, name: str, a: Tensor, b: Tensor) -> Tensor:
+        """An elementwise quotient: keeps both."""
+        out = self.like(a)
+        self.record(name, "div", out, (a, b), saved=(a, b))
+        return out
+
+    def reduce(self, name: str, x: Tensor, axis: str) -> Tensor:
+        """A sum or a mean over one axis: keeps nothing."""
+        kept = [(name, size) for name, size in zip(x.axes, x.sizes, strict=True) if name != axis]
+        out = self.tensor(tuple(name for name, _ in kept), tuple(size for _, size in kept), grad=x.grad)
+        self.record(name, "reduce", out, (x,))
+        return out
+
     @staticmethod
     def _factors(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
         """What a product keeps: each factor whose partner needs a gradient."""
@@ -252,9 +279,14 @@ class Tape(Recorder):
 
     def uncached(self, x: Tensor) -> Tensor:
         """x's positions (its axis t, or m of the encoder) as those that a query can see: all of them, at once."""
-        if "t" in x.axes and self.step.t not in (0, self.step.s):
-            raise UndefinedError("attention in both directions sees all positions at once: nothing to decode from a cache")
+        if "t" in x.axes:
+            self.check_whole()
         return self.view(x, tuple("s" if axis in "tm" else axis for axis in x.axes), x.sizes)
+
+    def check_whole(self) -> None:
+        """Refuse a step whose new positions are not all there are, for what mixes positions in both directions."""
+        if self.step.t != self.step.s:
+            raise UndefinedError("mixing positions in both directions needs all of them at once: nothing to decode from a cache")
 
     def attention(
         self,

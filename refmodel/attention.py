@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TypeAlias
 
 import torch
@@ -13,23 +14,26 @@ from .context import Run
 from .position import ALiBi, RelativeBias, Rotary
 
 
-def hidden_pairs(t: int, s: int, *, causal: bool, window: int | None) -> Tensor:
-    """True (t s) where a query must not see a key, the last query standing at the last key."""
-    distance = torch.arange(s - t, s)[:, None] - torch.arange(s)  # t s
-    hidden = distance < 0 if causal else torch.zeros_like(distance, dtype=torch.bool)
-    return hidden if window is None else hidden | (distance.abs() >= window)
+def hidden_pairs(end: int, t: int, s: int, *, window: int | None = None, chunk: int | None = None) -> Tensor:
+    """True (t s) where one of t queries must not see one of s keys, the last of both standing before position *end*."""
+    query, key = torch.arange(end - t, end)[:, None], torch.arange(end - s, end)  # t 1, s
+    hidden = key > query  # t s
+    if window is not None:
+        hidden = hidden | (key <= query - window)
+    return hidden if chunk is None else hidden | (key // chunk != query // chunk)
 
 
 def math(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, cap: float | None, sinks: Tensor | None
-) -> Tensor:
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, *, mask: Tensor | None, scale: float, cap: float | None,
+    sinks: Tensor | None,
+) -> Tensor:  # fmt: skip
     """softmax(q kᵀ/√h + bias) v written out. Vaswani et al. 2017, arXiv:1706.03762, equation 1. *sinks* (n) are scores
     of no key."""
     group = q.size(2) // k.size(2)
     if group > 1:
         k, v = k.repeat_interleave(group, dim=2), v.repeat_interleave(group, dim=2)  # b s n h, b s n u
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # b n t h, b n s h, b n s u
-    scores = q @ k.transpose(2, 3) * q.size(-1) ** -0.5  # b n t s
+    scores = q @ k.transpose(2, 3) * scale  # b n t s
     if cap is not None:
         scores = torch.tanh(scores / cap) * cap
     if bias is not None:
@@ -42,66 +46,65 @@ def math(
     return (weights @ v).transpose(1, 2)  # b t n u
 
 
-def flash(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+def flash(q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, scale: float, causal: bool) -> Tensor:
     """The same in one kernel. Dao et al. 2022, arXiv:2205.14135, algorithm 1. *mask* is added to the scores."""
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # b n t h, b k s h, b k s u
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=True)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=True)
     return out.transpose(1, 2)  # b t n u
 
 
 def attend(
     q: Tensor, k: Tensor, v: Tensor, run: Run, *,
-    causal: bool, window: int | None = None, bias: Tensor | None = None, cap: float | None = None,
-    sinks: Tensor | None = None,
+    causal: bool, window: int | None = None, chunk: int | None = None, bias: Tensor | None = None,
+    scale: float | None = None, cap: float | None = None, sinks: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """softmax(q kᵀ/√h + bias) v for q (b t n h), k (b s k h), v (b s k u) by the kernel of the run; (b t n u)."""
-    t, s = q.size(1), k.size(1)
-    masked, key = causal or window is not None, (causal, window, t, s)
+    t, s, end = q.size(1), k.size(1), run.start + q.size(1)
+    scale, key = q.size(-1) ** -0.5 if scale is None else scale, (end, t, s, window, chunk)
 
     def hidden() -> Tensor:
-        return hidden_pairs(t, s, causal=causal, window=window)  # t s
+        return hidden_pairs(end, t, s, window=window, chunk=chunk)  # t s
 
     if run.kernel == "math":
-        mask = run.buffer(("mask", *key), hidden) if masked else None
-        return run.again("selective", lambda *x: math(*x, mask, cap, sinks), q, k, v, bias)
+        mask = run.buffer(("mask", *key), hidden) if causal else None
+        written_out = partial(math, mask=mask, scale=scale, cap=cap, sinks=sinks)
+        return run.again("selective", written_out, q, k, v, bias)
     if bias is not None or cap is not None or sinks is not None:
         raise NotImplementedError("no flash kernel on the CPU takes a bias, a soft cap or sinks")
-    if not masked or (window is None and t == s):
-        return run.again("selective", lambda *x: flash(*x, None, causal), q, k, v)
+    if not causal or (t == s and window is None and chunk is None):
+        return run.again("selective", partial(flash, mask=None, scale=scale, causal=causal), q, k, v)
     added = run.buffer(("added", *key), lambda: torch.zeros(t, s, dtype=q.dtype).masked_fill(hidden(), float("-inf")))
-    return run.again("selective", lambda *x: flash(*x, added, False), q, k, v)
+    return run.again("selective", partial(flash, mask=added, scale=scale, causal=False), q, k, v)
 
 
 Position: TypeAlias = Rotary | RelativeBias | ALiBi | None
 
 
 class Attention(nn.Module):
-    """softmax(QKᵀ/√h + bias)V W_O. Vaswani et al. 2017, section 3.2; grouped: Ainslie et al. 2023, arXiv:2305.13245."""
+    """softmax(QKᵀ/√h + bias)V W_O. Vaswani et al. 2017, section 3.2; grouped: Ainslie et al. 2023, arXiv:2305.13245.
+
+    A projection that is None is the one before it: keys are queries, values keys; queries without one are x itself.
+    """
 
     def __init__(
-        self, d: int, n: int, k: int, h: int, *, w: int | None = None, causal: bool = True, position: Position = None,
-        q_bias: bool = False, k_bias: bool = False, v_bias: bool = False, o_bias: bool = False,
-        q_norm: nn.Module | None = None, k_norm: nn.Module | None = None, norm_last: bool = False,
-        clip: float | None = None, cap: float | None = None, sinks: bool = False, tied: bool = False,
-        cached_whole: bool = False,
+        self, h: int, q: nn.Linear | None, k: nn.Linear | None, v: nn.Linear | None, o: nn.Linear, *,
+        gate: nn.Linear | None = None, w: int | None = None, chunk: int | None = None, causal: bool = True,
+        position: Position = None, q_norm: nn.Module | None = None, k_norm: nn.Module | None = None,
+        norm_last: bool = False, clip: float | None = None, cap: float | None = None, sinks: int | None = None,
+        cached_heads: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.h, self.w, self.causal, self.clip, self.cap, self.norm_last = h, w, causal, clip, cap, norm_last
-        self.position = position
-        self.heads = n if cached_whole else None  # that transformers caches
-        self.q = nn.Linear(d, n * h, bias=q_bias)
-        self.k = None if tied else nn.Linear(d, k * h, bias=k_bias)
-        self.v = nn.Linear(d, k * h, bias=v_bias)
+        self.h, self.w, self.chunk, self.causal, self.cached_heads = h, w, chunk, causal, cached_heads
+        self.clip, self.cap, self.norm_last, self.position = clip, cap, norm_last, position
+        self.q, self.k, self.v, self.o = q, k, v, o  # d n·h, d k·h, d k·h, n·h d
+        self.gate = gate  # d n·h
         self.q_norm, self.k_norm = q_norm, k_norm
-        self.sinks = nn.Parameter(torch.zeros(n)) if sinks else None  # n
-        self.o = nn.Linear(n * h, d, bias=o_bias)
+        self.sinks = None if sinks is None else nn.Parameter(torch.zeros(sinks))  # n
 
     def forward(self, x: Tensor, run: Run) -> Tensor:
         """x (b t d) to (b t d)."""
-        q = self.q(x).unflatten(-1, (-1, self.h))  # b t n h
-        k = q if self.k is None else self.k(x).unflatten(-1, (-1, self.h))  # b t k h
-        v = self.v(x).unflatten(-1, (-1, self.h))  # b t k h
+        q, k, v = self.projections(x)  # b t n h, b t k h, b t k h
         if not self.norm_last:
             q, k = self.normed(q, k)
         if self.clip is not None:
@@ -111,11 +114,22 @@ class Attention(nn.Module):
         if self.norm_last:
             q, k = self.normed(q, k)
         if self.causal:
-            k, v = run.remember(self, "full", k, v, window=self.w, heads=self.heads)  # b s k h
-        bias = self.bias(q, k, run)  # n t s
-        out = attend(q, k, v, run, causal=self.causal, window=self.w, bias=bias, cap=self.cap, sinks=self.sinks)
-        out = self.o(out.flatten(2))  # b t d
+            k, v = run.remember(self, "full", k, v, window=self.w or self.chunk, heads=self.cached_heads)  # b s k h
+        out = attend(
+            q, k, v, run, causal=self.causal, window=self.w, chunk=self.chunk, bias=self.bias(q, k, run), cap=self.cap,
+            sinks=self.sinks,
+        ).flatten(2)  # b t n·h  # fmt: skip
+        if self.gate is not None:
+            out = out * torch.sigmoid(self.gate(x))
+        out = self.o(out)  # b t d
         return out
+
+    def projections(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (b t n h), keys and values (b t k h)."""
+        q = (x if self.q is None else self.q(x)).unflatten(-1, (-1, self.h))
+        k = q if self.k is None else self.k(x).unflatten(-1, (-1, self.h))
+        v = k if self.v is None else self.v(x).unflatten(-1, (-1, self.h))
+        return q, k, v
 
     def normed(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys of norm one, where there is such a norm. Henry et al. 2020, arXiv:2010.04245."""

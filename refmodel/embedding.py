@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .context import Run
+from .position import sinusoids
 
 
 class Patches(nn.Module):
@@ -42,7 +41,7 @@ class Frames(nn.Module):
         self.shape = (x, 2 * m)
         self.first = nn.Conv1d(x, d, kernel_size=3, padding=1)
         self.second = nn.Conv1d(d, d, kernel_size=3, stride=2, padding=1)
-        self.position = nn.Parameter(sinusoids(m, d), requires_grad=False)  # m d
+        self.position = nn.Parameter(sinusoids(0, m, d), requires_grad=False)  # m d
 
     def draw(self, b: int, t: int) -> Tensor:
         """Random spectrograms (b x 2m)."""
@@ -53,10 +52,3 @@ class Frames(nn.Module):
         x = F.gelu(self.first(frames))  # b d 2m
         x = F.gelu(self.second(x))  # b d m
         return x.transpose(1, 2) + self.position  # b m d
-
-
-def sinusoids(m: int, d: int) -> Tensor:
-    """Sines and cosines (m d) of geometrically spaced frequencies. Vaswani et al. 2017, section 3.5."""
-    frequencies = torch.exp(-math.log(10000.0) * torch.arange(d // 2) / max(1, d // 2 - 1))  # d/2
-    angles = torch.arange(m)[:, None] * frequencies  # m d/2
-    return torch.cat((angles.sin(), angles.cos()), dim=1)  # m d

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from .context import Run
 from .embedding import Frames, Patches
 from .mlp import Function
-from .position import LearnedPositions, RelativeBias
+from .position import LearnedPositions, RelativeBias, Sinusoidal
 
 
 class Embedding(nn.Module):
@@ -21,7 +21,7 @@ class Embedding(nn.Module):
 
     def __init__(
         self, token: nn.Parameter, *, project: nn.Linear | None = None, project_last: bool = False,
-        position: LearnedPositions | None = None, types: nn.Parameter | None = None, norm: nn.Module | None = None,
+        position: LearnedPositions | Sinusoidal | None = None, types: nn.Parameter | None = None, norm: nn.Module | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.token = token  # v i
@@ -39,7 +39,9 @@ class Embedding(nn.Module):
         x = F.embedding(ids, self.token)  # b t i
         if self.project is not None and not self.project_last:
             x = self.project(x)  # b t d
-        if self.position is not None:
+        if isinstance(self.position, Sinusoidal):
+            x = x + self.position(ids.size(1), x, run)
+        elif self.position is not None:
             x = x + self.position(ids.size(1), run)
         if self.types is not None:
             x = x + F.embedding(torch.zeros_like(ids), self.types)

@@ -25,6 +25,22 @@ class LearnedPositions(nn.Module):
         return F.embedding(torch.arange(first, first + t), self.table)  # t d
 
 
+class Sinusoidal(nn.Module):
+    """Fixed sines and cosines of the position. Vaswani et al. 2017, arXiv:1706.03762, section 3.5."""
+
+    def forward(self, t: int, x: Tensor, run: Run) -> Tensor:
+        """The vectors (t d) of the new positions, in x's type: a buffer of the whole model."""
+        key = ("sinusoids", run.start, t, x.size(-1))
+        return run.buffer(key, lambda: sinusoids(run.start, t, x.size(-1)).to(x.dtype))
+
+
+def sinusoids(start: int, t: int, d: int) -> Tensor:
+    """Sines, then cosines (t d) of geometrically spaced frequencies, from position *start* on."""
+    frequencies = 10000.0 ** (-torch.arange(0, d, 2) / d)  # ⌈d/2⌉
+    angles = torch.arange(start, start + t)[:, None] * frequencies  # t ⌈d/2⌉
+    return torch.cat((angles.sin(), angles.cos()), dim=1)[:, :d]  # t d
+
+
 class Rotary(nn.Module):
     """Rotates pairs of a head's first r entries. Su et al. 2021, arXiv:2104.09864, equation 34, the pairs half apart."""
 
@@ -74,9 +90,9 @@ class RelativeBias(nn.Module):
     keys behind and ahead of the query have half of the buckets each.
     """
 
-    def __init__(self, m: int, n: int, *, causal: bool) -> None:
+    def __init__(self, m: int, n: int, *, causal: bool, each_layer: bool = False) -> None:
         super().__init__()
-        self.m, self.n, self.causal = m, n, causal
+        self.m, self.n, self.causal, self.each_layer = m, n, causal, each_layer
         self.table = nn.Parameter(torch.randn(m, n) * 0.02)  # m n
 
     def buckets(self, t: int, s: int) -> Tensor:
@@ -91,7 +107,10 @@ class RelativeBias(nn.Module):
         return ahead + torch.where(distance < exact, distance, far)  # t s
 
     def forward(self, t: int, s: int, run: Run) -> Tensor:
-        """The bias (n t s), made once for all layers of a stack."""
-        if self not in run.biases:
-            run.biases[self] = F.embedding(self.buckets(t, s), self.table).permute(2, 0, 1)  # n t s
-        return run.biases[self]
+        """The bias (n t s), made once for all layers of a stack unless each has its own."""
+        if self in run.biases:
+            return run.biases[self]
+        bias = F.embedding(self.buckets(t, s), self.table).permute(2, 0, 1)  # n t s
+        if not self.each_layer:
+            run.biases[self] = bias
+        return bias

@@ -26,6 +26,18 @@ class LearnedPositions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Sinusoidal:
+    """Fixed sines and cosines of the position. Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
+
+    No parameters; a table (t d) is a buffer of the model.
+    """
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (b t d) to the vectors of its positions (t d)."""
+        return tape.buffer("sinusoids", ("t", "d"), (x["t"], x["d"]), "activation")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Rotary:
     """Rotates pairs of a head's entries by an angle of the position. Su et al. 2021, arXiv:2104.09864, equation 34.
 
@@ -65,11 +77,13 @@ class ALiBi:
 class RelativeBias:
     """A trained number a bucket of distances and head, added to the scores: one table a stack, shared by its layers.
 
-    Raffel et al. 2019, arXiv:1910.10683, section 2.1. Parameters mn, once a stack.
+    Raffel et al. 2019, arXiv:1910.10683, section 2.1. Parameters mn, once a stack; with a table in each layer (Liu et al.
+    2021, Swin, arXiv:2103.14030, equation 4, m = (2w − 1)²) once a layer.
     """
 
     m: Dim  # buckets
     n: Dim  # heads
+    each_layer: bool = False
 
     def __post_init__(self) -> None:
         check_sizes("RelativeBias", m=self.m, n=self.n)
@@ -81,4 +95,4 @@ class RelativeBias:
             buckets = tape.tensor(("t", "s"), (queries["t"], keys["s"]), "index", grad=False)
             return tape.lookup("relative_bias", buckets, tape.weight(("m", "n"), (self.m, self.n)))
 
-        return tape.once(self, make)
+        return make() if self.each_layer else tape.once(self, make)

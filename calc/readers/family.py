@@ -59,14 +59,14 @@ def rotated(share: float, name: str = "partial_rotary_factor") -> Rule:
     """Rotated entries of a head: *name*, or ``partial_rotary_factor`` among the rope parameters, of its width."""
 
     def read(r: Reading) -> int:
-        field, factor = name, r.config.get(name, share)
+        factor = share
         inner = r.config.get("rope_scaling") or r.config.get("rope_parameters") or {}
         if not isinstance(inner, dict):
             raise r.refuse("rope_scaling" if r.config.get("rope_scaling") else "rope_parameters", "an object or null")
-        if "partial_rotary_factor" in inner:
-            field, factor = "partial_rotary_factor", inner["partial_rotary_factor"]
-        if type(factor) not in (int, float) or not 0 <= factor <= 1:
-            raise InputError(f"{r.where}: {field}: found {str(factor)[:40]}, expected a number from 0 to 1")
+        for place, field in ((r.config, name), (inner, "partial_rotary_factor")):
+            factor = place.get(field, factor)
+            if type(factor) not in (int, float) or not 0 <= factor <= 1:
+                raise InputError(f"{r.where}: {field}: found {str(factor)[:40]}, expected a number from 0 to 1")
         return int(r.h * factor)
 
     return Rule((name,), read)

@@ -70,11 +70,19 @@ GPT_NEOX = LLAMA.but(
     wiring=derived(lambda r: d.parallel_norms if r.parallel else d.pre_norm),
 )  # fmt: skip
 
+
+def _phi_norm(r: Reading) -> LayerNorm | None:
+    """A norm of each head, as wide as d/n."""
+    if r.head_norms and r.h * r.n != r.d:
+        raise r.refuse("head_dim", f"{r.d}/{r.n}: qk_layernorm norms heads of that width")
+    return LayerNorm() if r.head_norms else None
+
+
 PHI = LLAMA.but(
     prefix="Phi", classes=TOKEN, wiring=d.parallel, v=size("vocab_size", 51200), d=size("hidden_size", 2048),
     f=size("intermediate_size", 8192), l=layers("num_hidden_layers", 24), h=size("head_dim", split_head), r=rotated(0.5),
     gated=False, act=word("hidden_act", "gelu_new", ACTIVATIONS), norm=LayerNorm(), qkv_bias=True, mlp_bias=True,
-    head_bias=True, head_norms=flag("qk_layernorm", False), qk_norm=derived(lambda r: LayerNorm() if r.head_norms else None),
+    head_bias=True, head_norms=flag("qk_layernorm", False), qk_norm=derived(_phi_norm),
 )  # fmt: skip
 
 
