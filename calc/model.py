@@ -11,6 +11,7 @@ from .blocks.norm import LayerNorm, RMSNorm
 from .blocks.position import LearnedPositions
 from .budget import Budget
 from .dims import Dim, check_sizes
+from .errors import InputError
 from .recorder import Recompute
 from .tape import Tape
 from .tensor import Adapters, Kernels, Step, Tensor
@@ -221,6 +222,7 @@ class Model:
         step = self.fit(step)
         tape = Tape(step, kernels, recompute, adapters)
         self.trace(tape)
+        check_targets(tape)
         order = (self.encoder.runs() if self.encoder else ()) + self.stack.runs()
         return Budget(tape.lines, tape.carries, tape.buffers, step, tape.kernels, recompute, order)
 
@@ -259,10 +261,27 @@ class Model:
         return None if position is None else position.m - position.reserved
 
 
+def check_targets(tape: Tape) -> None:
+    """Refuse adapters on a name that no linear of the trace has."""
+    if tape.adapters is None:
+        return
+    names = {line.path.rpartition(".")[2]: line for line in tape.lines if line.kind in ("linear", "router")}
+    for target in sorted(tape.adapters.targets):
+        if target not in names:
+            known = sorted(name for name in names if not name.startswith("lora_"))
+            raise InputError(f"adapters: no linear is named {target}; here are {', '.join(known)}")
+
+
 def trace(
-    component: Component, step: Step, d: Dim, kernels: Kernels | None = None, recompute: Recompute = "none"
+    component: Component,
+    step: Step,
+    d: Dim,
+    kernels: Kernels | None = None,
+    recompute: Recompute = "none",
+    adapters: Adapters | None = None,
 ) -> Budget:
     """What one component costs on an input (b t d) of width d."""
-    tape = Tape(step, kernels, recompute)
+    tape = Tape(step, kernels, recompute, adapters)
     tape.call("", component, tape.tensor(("b", "t", "d"), (step.b, step.t, d)))
+    check_targets(tape)
     return Budget(tape.lines, tape.carries, tape.buffers, step, tape.kernels, recompute)

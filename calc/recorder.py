@@ -82,16 +82,14 @@ class Recorder:
 
         Nothing is saved for a result that no gradient flows to.
         """
-        results = written if type(written) is tuple else (written,)
-        if saved and results and not any(result.grad for result in results):  # type: ignore[union-attr]
+        results: tuple[Tensor, ...] = written if type(written) is tuple else (written,)  # type: ignore[assignment]
+        if saved and results and not results[0].grad and not any(result.grad for result in results):
             saved = ()
-        line = Line(
-            self._prefix + name if name else self._prefix[:-1] or kind, kind, self._copies, self._layer, self._origin,
-            written=results,  # type: ignore[arg-type]
-            read=read, weights=weights, saved=saved, cached=cached,
-            forward=forward, dinput=dinput, dweight=dweight, pairs=pairs, visible=visible, heads=heads, window=window,
-        )  # fmt: skip
-        self.lines.append(line)
+        path = self._prefix + name if name else self._prefix[:-1] or kind
+        self.lines.append(Line(
+            path, kind, self._copies, self._layer, self._origin,
+            results, read, weights, saved, cached, forward, dinput, dweight, pairs, visible, heads, window,
+        ))  # fmt: skip
 
     # -- tensors ------------------------------------------------------------------------------------------------------
 
@@ -99,21 +97,21 @@ class Recorder:
         self, axes: tuple[str, ...], sizes: tuple[Dim, ...], role: Role = "activation", grad: bool = True
     ) -> Tensor:
         """A tensor made here: one a layer inside a loop."""
-        return Tensor(axes, sizes, role, copies=self._copies, active=self._copies, grad=grad)
+        return Tensor(axes, sizes, role, self._copies, self._copies, grad)
 
     def weight(
         self, axes: tuple[str, ...], sizes: tuple[Dim, ...], role: Role = "matrix", trains: bool = True
     ) -> Tensor:
         """A parameter made here: one a layer, and one an expert inside a bank. Beside adapters all others are frozen."""
-        return Tensor(axes, sizes, role, copies=self._stored, active=self._active, grad=trains and self.adapters is None)
+        return Tensor(axes, sizes, role, self._stored, self._active, trains and self.adapters is None)
 
     def like(self, x: Tensor, role: Role = "activation") -> Tensor:
         """A new tensor of x's shape."""
-        return Tensor(x.axes, x.sizes, role, copies=self._copies, active=self._copies, grad=x.grad)
+        return Tensor(x.axes, x.sizes, role, self._copies, self._copies, x.grad)
 
     def view(self, x: Tensor, axes: tuple[str, ...], sizes: tuple[Dim, ...]) -> Tensor:
         """The storage of x under other axes."""
-        return Tensor(axes, sizes, x.role, copies=x.copies, active=x.active, grad=x.grad, base=x)
+        return Tensor(axes, sizes, x.role, x.copies, x.active, x.grad, x)
 
     def buffer(self, key: str, axes: tuple[str, ...], sizes: tuple[Dim, ...], role: Role) -> Tensor:
         """A constant that the whole model shares, such as a rotary table or a mask. Alive whether saved or not."""

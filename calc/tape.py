@@ -13,7 +13,7 @@ from typing import Literal
 from .dims import Dim, half, product, quotient, smaller
 from .errors import InputError, UndefinedError
 from .recorder import Recorder
-from .tensor import Cached, Role, Tensor, parse
+from .tensor import Cached, Role, Tensor, parse, picker
 
 
 def visible_pairs(t: Dim, s: Dim, *, causal: bool, window: Dim | None = None, chunk: Dim | None = None) -> Dim:
@@ -92,13 +92,12 @@ class Tape(Recorder):
             raise InputError(f"linear({name!r}, {x}, {pattern!r}): the tensor's axes are {' '.join(x.axes)}")
         known = dict(zip(plan.left, x.sizes[lead:], strict=True))
         known.update(sizes)
-        made = tuple(known[axis] for axis in plan.made)
+        made = picker(plan.made)(known)
         if weight is None:
             shape = (*each, *plan.summed, *plan.made)
-            weight = self.weight(shape, tuple(known[axis] for axis in shape), role, trains)
-        out_axes = x.axes[:lead] + plan.right
-        out_sizes = x.sizes[:lead] + tuple(known[axis] for axis in plan.right)
-        out = self.tensor(out_axes, out_sizes, grad=x.grad or weight.grad)
+            weight = self.weight(shape, picker(shape)(known), role, trains)
+        out_sizes = x.sizes[:lead] + picker(plan.right)(known)
+        out = self.tensor(x.axes[:lead] + plan.right, out_sizes, grad=x.grad or weight.grad)
         weights: tuple[Tensor, ...] = (weight,)
         if bias:
             weights += (self.weight(plan.made, made, "head" if role == "head" else "vector", trains),)
@@ -284,8 +283,8 @@ class Tape(Recorder):
         return self.view(x, tuple("s" if axis in "tm" else axis for axis in x.axes), x.sizes)
 
     def check_whole(self) -> None:
-        """Refuse a step whose new positions are not all there are, for what mixes positions in both directions."""
-        if self.step.t != self.step.s:
+        """Refuse a step that runs some of the positions and not all, for what mixes them in both directions."""
+        if self.step.t not in (0, self.step.s):
             raise UndefinedError("mixing positions in both directions needs all of them at once: nothing to decode from a cache")
 
     def attention(

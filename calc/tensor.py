@@ -5,8 +5,10 @@ Nothing here knows a byte width, a cost rule or a block.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 from typing import Literal, NamedTuple, TypeAlias
 
 from .dims import Dim, check_sizes, product
@@ -30,18 +32,17 @@ class Tensor:
     """A shape: named axes with sizes, and what the storage behind it is.
 
     ``base`` is the tensor it is a view of, ``cast_of`` the tensor it is a copy of in another role. ``copies`` says how
-    many equal ones there are (the layers of a loop, the experts of a bank), ``active`` how many of them one token uses.
-    ``grad``: does a gradient flow to it.
+    many equal ones there are (the layers of a loop, the experts of a bank), ``active`` how many of them one token uses,
+    ``numel`` the elements of one. ``grad``: does a gradient flow to it.
     """
 
-    __slots__ = ("active", "axes", "base", "cast_of", "copies", "grad", "role", "sizes")
+    __slots__ = ("active", "axes", "base", "cast_of", "copies", "grad", "numel", "role", "sizes")
 
     def __init__(
         self,
         axes: tuple[str, ...],
         sizes: tuple[Dim, ...],
         role: Role = "activation",
-        *,
         copies: Dim = 1,
         active: Dim = 1,
         grad: bool = True,
@@ -56,17 +57,13 @@ class Tensor:
         self.grad = grad
         self.base = base
         self.cast_of = cast_of
+        self.numel: Dim = product(sizes)
 
     def __getitem__(self, axis: str) -> Dim:
         try:
             return self.sizes[self.axes.index(axis)]
         except ValueError:
             raise InputError(f"a tensor {self} has no axis {axis!r}") from None
-
-    @property
-    def numel(self) -> Dim:
-        """Elements of one copy."""
-        return product(self.sizes)
 
     @property
     def storage(self) -> Tensor:
@@ -113,7 +110,6 @@ class Line:
         copies: Dim,
         layer: str | None,
         origin: type | None,
-        *,
         written: tuple[Tensor, ...] = (),
         read: tuple[Tensor, ...] = (),
         weights: tuple[Tensor, ...] = (),
@@ -255,3 +251,11 @@ def parse(pattern: str) -> Pattern:
     summed = tuple(axis for axis in left if axis not in right)
     made = tuple(axis for axis in right if axis not in left)
     return Pattern(left, right, summed, made, leading)
+
+
+@cache
+def picker(axes: tuple[str, ...]) -> Callable[[Mapping[str, Dim]], tuple[Dim, ...]]:
+    """From sizes by axis to the sizes of these axes."""
+    if len(axes) > 1:
+        return itemgetter(*axes)
+    return lambda sizes: tuple([sizes[axis] for axis in axes])  # an itemgetter of one gives no tuple

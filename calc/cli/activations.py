@@ -16,10 +16,11 @@ from . import answers, options
 @options.dtype
 @options.attention
 @options.recompute
+@options.lora
 @options.output
 def command(
     model: str, changes: tuple[str, ...], batch: int, seq: int, encoder_seq: int | None, dtype: str, attention: str,
-    recompute: str, form: str | None,
+    recompute: str, lora: str | None, form: str | None,
 ) -> None:  # fmt: skip
     """Size what autograd keeps between the forward and the backward pass of a training step, parameters excluded.
 
@@ -30,7 +31,7 @@ def command(
     subject = options.subject(model, changes)
     step = Step.train(batch, seq, encoder_seq)
     options.warn_beyond_table(subject, seq)
-    budget = subject.budget(step, Kernels(attention=attention), recompute)  # type: ignore[arg-type]
+    budget = subject.budget(step, Kernels(attention=attention), recompute, lora)  # type: ignore[arg-type]
     found, tables = answers.activations(budget, dtype)
-    about = {"dtype": dtype, "attention": attention, "recompute": recompute}
+    about = {"dtype": dtype, "attention": attention, "recompute": recompute, "lora": lora}
     options.emit(form, {"model": subject.name, "step": answers.describe(step), **about, **found}, *tables)

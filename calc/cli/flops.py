@@ -19,10 +19,11 @@ from . import answers, options
 @options.attention
 @options.head
 @options.recompute
+@options.lora
 @options.output
 def command(
     model: str, changes: tuple[str, ...], batch: int, seq: int, mode: str, context: int | None, encoder_seq: int | None,
-    convention: str, attention: str, head: str, recompute: str, form: str | None,
+    convention: str, attention: str, head: str, recompute: str, lora: str | None, form: str | None,
 ) -> None:  # fmt: skip
     """Count the FLOPs of a forward pass, a prefill, a decode step or a training step.
 
@@ -34,6 +35,6 @@ def command(
     subject = options.subject(model, changes)
     step = options.step(mode, batch, seq, context, encoder_seq, head)
     options.warn_beyond_table(subject, step.s)
-    budget = subject.budget(step, Kernels(attention=attention), recompute)  # type: ignore[arg-type]
+    budget = subject.budget(step, Kernels(attention=attention), recompute, lora)  # type: ignore[arg-type]
     found, tables = answers.flops(budget, convention)
     options.emit(form, {"model": subject.name, "step": answers.describe(step), **found}, *tables)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from ..errors import InputError
-from ..tensor import Kernels, Step
+from ..tensor import Adapters, Kernels, Step
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,6 +61,19 @@ mode = click.option("--mode", type=click.Choice(["forward", "prefill", "decode",
                     show_default=True, help="What is run.")  # fmt: skip
 head = click.option("--head", type=click.Choice(["all", "last"]), default="all", show_default=True,
                     help="Logits of every position, or of the last only.")  # fmt: skip
+lora = click.option("--lora", default=None, metavar="R:NAMES",
+                    help="Freeze all but adapters of rank R on the linears of these names: 16:q,v or 8:q,k,v,o,gate,up,down.")  # fmt: skip
+
+
+def adapters(text: str | None) -> Adapters | None:
+    """``16:q,v`` as adapters; a name may be a config's module name, such as ``q_proj``."""
+    if text is None:
+        return None
+    rank, sign, names = text.partition(":")
+    targets = frozenset(name.strip().removesuffix("_proj") for name in names.split(",") if name.strip())
+    if not sign or not rank.isascii() or not rank.isdigit() or not targets:
+        raise InputError(f"--lora {text}: expected a rank and names of linears, as in 16:q,v")
+    return Adapters(int(rank), targets)
 
 
 class Subject(NamedTuple):
@@ -70,13 +83,15 @@ class Subject(NamedTuple):
     component: Any
     width: int | None
 
-    def budget(self, step: Step, kernels: Kernels | None = None, recompute: Any = "none") -> Any:
+    def budget(
+        self, step: Step, kernels: Kernels | None = None, recompute: Any = "none", lora: str | None = None
+    ) -> Any:
         """Its budget in a step."""
         from ..model import trace
 
         if self.width is None:
-            return self.component.budget(step, kernels, recompute)
-        return trace(self.component, step, self.width, kernels, recompute)
+            return self.component.budget(step, kernels, recompute, adapters(lora))
+        return trace(self.component, step, self.width, kernels, recompute, adapters(lora))
 
 
 def changes_of(texts: Sequence[str]) -> dict[str, Any]:

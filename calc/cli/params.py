@@ -9,17 +9,19 @@ from . import answers, options
 
 @click.command("params")
 @options.model
+@options.lora
 @options.output
-def command(model: str, changes: tuple[str, ...], form: str | None) -> None:
+def command(model: str, changes: tuple[str, ...], lora: str | None, form: str | None) -> None:
     """Count parameters: total, active, embedding, head, and each component.
 
     \b
     blockcalc params llama-3.1-8b
     blockcalc params path/to/config.json --set num_hidden_layers=16 --json
+    blockcalc params llama-3.1-8b --lora 16:q,v
     blockcalc params gated-mlp --set d=4096 --set f=14336
     """
     from ..tensor import Step
 
     subject = options.subject(model, changes)
-    found, tables = answers.params(subject.budget(Step.forward(1, 1)))
+    found, tables = answers.params(subject.budget(Step.forward(1, 1), lora=lora))
     options.emit(form, {"model": subject.name, **found}, *tables)
