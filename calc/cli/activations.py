@@ -30,8 +30,8 @@ def command(
     """
     subject = options.subject(model, changes)
     step = Step.train(batch, seq, encoder_seq)
-    options.warn_beyond_table(subject, seq)
     budget = subject.budget(step, Kernels(attention=attention), recompute, lora)  # type: ignore[arg-type]
     found, tables = answers.activations(budget, dtype)
+    options.warn_beyond_table(subject, seq)
     about = {"dtype": dtype, "attention": attention, "recompute": recompute, "lora": lora}
     options.emit(form, {"model": subject.name, "step": answers.describe(step), **about, **found}, *tables)

@@ -36,8 +36,8 @@ def command(
     """
     subject = options.subject(model, changes)
     step = options.step(mode, batch, seq, context, encoder_seq, head)
-    options.warn_beyond_table(subject, step.s)
     found, tables = everything(subject, step, Kernels(attention=attention), convention, dtype, policy, recompute)  # type: ignore[arg-type]
+    options.warn_beyond_table(subject, step.s)
     options.emit(form, found, *tables)
 
 

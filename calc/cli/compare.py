@@ -38,9 +38,9 @@ def command(
     step = options.step(mode, batch, seq, context)
     for name in models:
         subject = options.subject(name, ())
-        options.warn_beyond_table(subject, step.s)
         kernels = Kernels(attention=attention)  # type: ignore[arg-type]
         found.append(everything(subject, step, kernels, convention, dtype, policy, recompute)[0])
+        options.warn_beyond_table(subject, step.s)
     columns = (
         Column("model"), Column("parameters", "count"), Column("active", "count"), Column("FLOPs", "flops"),
         Column("KV cache", "bytes"), Column("one more token", "bytes"), Column("activations", "bytes"),

@@ -34,7 +34,7 @@ def command(
     """
     subject = options.subject(model, changes)
     step = options.step(mode, batch, seq, context, encoder_seq, head)
-    options.warn_beyond_table(subject, step.s)
     budget = subject.budget(step, Kernels(attention=attention), recompute, lora)  # type: ignore[arg-type]
     found, tables = answers.flops(budget, convention)
+    options.warn_beyond_table(subject, step.s)
     options.emit(form, {"model": subject.name, "step": answers.describe(step), **found}, *tables)
