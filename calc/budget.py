@@ -99,10 +99,11 @@ class Activations(NamedTuple):
         result: list[Dim] = []
         seen: set[str] = set()
         for name, count in self.order:
-            result.extend([sizes[name].further] * count)
             if name not in seen:
-                result[-count] = sizes.get(f"{name} (first)", sizes[name]).first
                 seen.add(name)
+                result.append(sizes.get(f"{name} (first)", sizes.get(name)).first)  # type: ignore[union-attr]
+                count -= 1
+            result.extend([sizes[name].further] * count if count else ())
         return tuple(result)
 
 

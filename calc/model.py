@@ -105,6 +105,11 @@ class Stack:
     order: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
+        names = [layer.name for layer in self.layers]
+        if len(set(names)) != len(names) or (self.order and list(dict.fromkeys(name for name, _ in self.order)) != names):
+            raise InputError(f"Stack: layers {names} must have names of their own, in the order in which each first runs")
+
+    def __post_init__(self) -> None:
         check_sizes("Stack", i=self.i)
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:

@@ -258,7 +258,7 @@ class Tape(Recorder):
         """x's new positions (its axis t, or m of the encoder) behind those a cache holds: the positions a query can see.
 
         A window layer has at most w − 1 earlier ones at hand. Without a cache this is x itself. *expanded* heads, at all
-        positions, are what transformers' own code caches where that is more than is needed.
+        positions, are what transformers' own code caches, and attends to, where that is more than is needed.
         """
         step, axes = self.step, tuple("s" if axis in "tm" else axis for axis in x.axes)
         if not step.cache:
@@ -271,7 +271,7 @@ class Tape(Recorder):
         entry = Cached(Tensor(axes, at(held), "key_value", copies=self._copies), kind, None, expanded)
         if window is not None:
             entry = entry._replace(kind="window", window=window)
-            held = step.t + smaller(step.s - step.t, window - 1)
+            held = step.t + smaller(step.s - step.t, window - 1) if expanded is None else step.s
         out = self.tensor(axes, at(held), "key_value")
         self.record(name, "cache", out, (x,), cached=(entry,))
         return out

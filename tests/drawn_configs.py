@@ -155,9 +155,11 @@ eighths = _of(8, 24, 40)
 
 # By family, what is drawn otherwise, and first; None leaves a field to its default. A letter redraws a size.
 FAMILY: dict[str, dict[str, Any]] = {
-    "deepseek_v2": latent,
+    **dict.fromkeys(("albert", "bart", "bert", "roberta"), {"tie_word_embeddings": maybe(st.just(True))}),
+    "deepseek_v2": {**latent, "topk_method": maybe(_of("greedy", "group_limited_greedy"))},
     "deepseek_v3": latent,
     "falcon": {"new_decoder_architecture": yes_or_no, "num_kv_heads": falcon_heads},
+    "gemma3_text": {"attn_logit_softcapping": None},
     "glm4_moe": {"h": eighths, "rope_parameters": rotated(0.5)},
     "gpt_neo": {"attention_types": global_and_local, "intermediate_size": null_or("f")},
     "gpt_neox": {"h": eighths, "rope_parameters": rotated(0.25)},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..errors import InputError
 from ..tape import Tape
 from ..tensor import Tensor
 
@@ -27,6 +28,10 @@ class RMSNorm:
 
     gain: bool = True
     offset: bool = False  # the gain is 1 + w, multiplied in fp32: Gemma, arXiv:2403.08295
+
+    def __post_init__(self) -> None:
+        if self.offset and not self.gain:
+            raise InputError("RMSNorm: an offset is of a gain, and there is none")
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (… d) to (… d)."""
