@@ -227,29 +227,29 @@ class Budget:
     def activations(self, widths: Widths) -> Activations:
         """Bytes that autograd keeps between forward and backward, each storage once."""
         kept, counts = self._kept(widths)
-        carries = {carry.layer: carry for carry in self.carries}
-        inside: dict[str, Dim] = dict.fromkeys(carries, 0)
-        closed_over: dict[str, Dim] = dict.fromkeys(carries, 0)
+        handed = {tensor for c in self.carries for tensor in (c.before, c.received, c.returned)}
+        inside: dict[str, Dim] = dict.fromkeys((carry.layer for carry in self.carries), 0)
+        closed_over = inside.copy()
         roles: dict[str, Dim] = {}
         paths: dict[str, Dim] = {}
         loss: Dim = 0
         rest: Dim = 0
         for tensor, line in kept.items():
-            size = tensor.numel * widths[tensor.role]
-            total = size * counts.get(tensor, tensor.copies)
-            roles[tensor.role] = roles.get(tensor.role, 0) + total
+            role, copies, layer = tensor.role, tensor.copies, line.layer
+            size = tensor.numel * widths[role]
+            total = size * counts.get(tensor, copies)
+            roles[role] = roles.get(role, 0) + total
             paths[line.path] = paths.get(line.path, 0) + total
-            carry = carries.get(line.layer) if line.layer is not None else None
-            if carry is None:
+            if layer is None or layer not in inside:
                 if line.kind == "loss":
                     loss += total
                 else:
                     rest += total
-            elif tensor not in (carry.before, carry.received, carry.returned):
-                if tensor.copies == line.copies:
-                    inside[carry.layer] += size
+            elif tensor not in handed:
+                if copies == line.copies:
+                    inside[layer] += size
                 else:
-                    closed_over[carry.layer] += total
+                    closed_over[layer] += total
         buffers: Dim = 0
         for buffer in self.buffers:
             size = buffer.numel * widths[buffer.role]
@@ -265,13 +265,12 @@ class Budget:
         A layer's input is the output of the layer before: L layers that save their input keep the L − 1 tensors handed
         on and the one that entered the loop.
         """
-        buffers = set(self.buffers)
         kept: dict[Tensor, Line] = {}
         for line in self.lines:
             for tensor in line.saved:
-                root = storage(tensor, widths)
-                if root not in kept and root not in buffers:
-                    kept[root] = line
+                kept.setdefault(storage(tensor, widths), line)
+        for buffer in self.buffers:
+            kept.pop(buffer, None)
         counts: dict[Tensor, Dim] = {}
         for carry in reversed(self.carries):
             if carry.received in kept:
@@ -321,7 +320,10 @@ def held(context: Dim, window: Dim | None, policy: Policy) -> Dim:
 
 def storage(tensor: Tensor, widths: Widths) -> Tensor:
     """What owns the memory: views lead to their base, a cast to its source when both have one width."""
-    tensor = tensor.storage
-    while tensor.cast_of is not None and widths[tensor.role] == widths[tensor.cast_of.role]:
-        tensor = tensor.cast_of.storage
-    return tensor
+    while True:
+        if tensor.base is not None:
+            tensor = tensor.base
+        elif tensor.cast_of is not None and widths[tensor.role] == widths[tensor.cast_of.role]:
+            tensor = tensor.cast_of
+        else:
+            return tensor

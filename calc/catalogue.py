@@ -7,14 +7,16 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .blocks.attention import Attention, CrossAttention
+from .blocks.embedding import ValueEmbedding
 from .blocks.linear_attention import LinearAttention
-from .blocks.mixer import SqueezeExcitation, TokenMixing
+from .blocks.mixer import Smear, SqueezeExcitation, TokenMixing
 from .blocks.mla import MLA
-from .blocks.mlp import MLP, GatedMLP, gelu, silu
+from .blocks.mlp import MLP, GatedMLP, gelu, relu_squared, silu
 from .blocks.moe import MoE
 from .blocks.norm import LayerNorm, RMSNorm
-from .blocks.position import ALiBi, LearnedPositions, RelativeBias, Rotary
-from .blocks.wiring import Block, Parallel, Residual
+from .blocks.position import ALiBi, LearnedPositions, RelativeBias, RelativeKeys, Rotary
+from .blocks.prediction import MultiTokenPrediction
+from .blocks.wiring import Blended, Block, Parallel, Residual
 from .dims import Dim, divide
 from .errors import InputError
 from .model import Component
@@ -103,6 +105,10 @@ BLOCKS: Mapping[str, Entry] = MappingProxyType({
         "multi-head attention with T5's bias by distance",
         lambda d, n, h, m: Attention(n=n, k=n, h=h, position=RelativeBias(m=m, n=n)), {"d": 13, "n": 7, "h": 11, "m": 31},
     ),
+    "relative-keys": Entry(
+        "multi-head attention with vectors by distance on keys and values (Shaw et al. 2018)",
+        lambda d, n, m: _mha(d, n, position=RelativeKeys(m=m)), {"d": 77, "n": 7, "m": 31},
+    ),
     "softcap": Entry(
         "grouped-query attention with soft-capped scores", lambda d, n, k, h: Attention(n=n, k=k, h=h, softcap=True),
         {"d": 13, "n": 15, "k": 3, "h": 11},
@@ -136,7 +142,15 @@ BLOCKS: Mapping[str, Entry] = MappingProxyType({
         {"d": 13, "n": 7, "h": 11, "m": 31},
     ),
     "token-mixing": Entry("feed-forward over the positions (MLP-Mixer)", lambda d, f: TokenMixing(f=f), {"d": 13, "f": 29}),
+    "smear": Entry(
+        "each position's vector and a gated share of the one before (nanochat)", lambda d, i: Smear(i=i), {"d": 31, "i": 7}
+    ),
     "squeeze-excitation": Entry("a gate a channel, of the means", lambda d, f: SqueezeExcitation(f=f), {"d": 13, "f": 5}),
+    "value-embedding": Entry(
+        "grouped-query attention with a gated value a token besides (nanochat)",
+        lambda d, n, k, h, v, i: Attention(n=n, k=k, h=h, value_embedding=ValueEmbedding(v=v, i=i)),
+        {"d": 13, "n": 15, "k": 3, "h": 11, "v": 101, "i": 7},
+    ),
     "cross-attention": Entry(
         "attention to an encoder's output", lambda d, n, h: CrossAttention(n=n, k=n, h=h), {"d": 13, "n": 7, "h": 11}
     ),
@@ -161,6 +175,10 @@ BLOCKS: Mapping[str, Entry] = MappingProxyType({
         "block: norms behind the sums (the original Transformer)",
         lambda d, n, f: _residual(_mha(d, n), MLP(f=f), outer=LayerNorm()), {"d": 77, "n": 7, "f": 29},
     ),
+    "deepnet": Entry(
+        "block: norms behind the sums, the residual times a constant (DeepNet)",
+        lambda d, n, f: _residual(_mha(d, n), MLP(f=f), outer=LayerNorm(), scaled=True), {"d": 77, "n": 7, "f": 29},
+    ),
     "sandwich": Entry(
         "block: norms before and behind the branches (Gemma 2)",
         lambda d, n, k, h, f: _residual(
@@ -181,6 +199,30 @@ BLOCKS: Mapping[str, Entry] = MappingProxyType({
         "block: a feed-forward on either side of the attention (Macaron)",
         lambda d, n, f: _branches(LayerNorm(), MLP(f=f, act=gelu), _mha(d, n), MLP(f=f, act=gelu)),
         {"d": 77, "n": 7, "f": 29},
+    ),
+    "sandwich-order": Entry(
+        "block: three attentions and three feed-forwards, s·sf·sf·f (sandwich transformer, Press et al. 2020, arXiv:1911.03864)",
+        lambda d, n, f: _branches(
+            LayerNorm(), _mha(d, n), _mha(d, n), MLP(f=f), _mha(d, n), MLP(f=f), MLP(f=f)
+        ),
+        {"d": 77, "n": 7, "f": 29},
+    ),
+    "mtp": Entry(
+        "a module that predicts one token more, without the tables it shares (DeepSeek-V3)",
+        lambda d, n, k, h, f: MultiTokenPrediction(
+            block=_residual(Attention(n=n, k=k, h=h, position=Rotary(r=h)), GatedMLP(f=f), before=RMSNorm())
+        ),
+        {"d": 13, "n": 15, "k": 3, "h": 22, "f": 29},
+    ),
+    "nanochat-block": Entry(
+        "block: the stream and what entered it, rotated queries and keys normed, value embedding, squared ReLU (nanochat)",
+        lambda d, n, k, h, f, v, i: Blended(block=_residual(
+            Attention(
+                n=n, k=k, h=h, position=Rotary(r=h), qk_norm=RMSNorm(gain=False, scaled=True), norm_last=True,
+                value_embedding=ValueEmbedding(v=v, i=i),
+            ), MLP(f=f, act=relu_squared), before=RMSNorm(gain=False),
+        )),
+        {"d": 13, "n": 15, "k": 3, "h": 22, "f": 29, "v": 101, "i": 7},
     ),
     "mixer": Entry(
         "block: token mixing and a feed-forward (MLP-Mixer)",

@@ -26,7 +26,7 @@ def score_freedom(attention: Attention, d: Dim) -> Dim:
     only an orthogonal A does. At n = k = 1 and h = d: d² free and d(d + 1)/2 tied, d(d − 1)/2 apart.
     Raises UndefinedError where position or a norm stands between the projections and the scores.
     """
-    if attention.position is not None or attention.qk_norm is not None or attention.qkv_bias:
+    if attention.position is not None or attention.qk_norm is not None or attention.qkv_bias or attention.clip:
         raise UndefinedError("score freedom: defined for q and k that are multiplied as they are projected")
     budget = trace(attention, Step.forward(1, 1), d)
     weights = {line.weights[0] for line in budget.lines if line.path in ("q", "k") and line.weights}

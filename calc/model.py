@@ -8,13 +8,14 @@ from typing import Any, Protocol, runtime_checkable
 from .blocks.embedding import Frames, Patches
 from .blocks.mlp import Activation, gelu, tanh
 from .blocks.norm import LayerNorm, RMSNorm
-from .blocks.position import LearnedPositions
+from .blocks.position import LearnedPositions, Sinusoidal
+from .blocks.prediction import MultiTokenPrediction
 from .budget import Budget
 from .dims import Dim, check_sizes
 from .errors import InputError
 from .recorder import Recompute
 from .tape import Tape
-from .tensor import Adapters, Kernels, Step, Tensor
+from .tensor import Adapters, Kernels, Role, Step, Tensor
 
 
 @runtime_checkable
@@ -37,9 +38,10 @@ class Embedding:
     d: Dim  # width
     i: Dim | None = None  # width of the token table, whose vectors are projected to d: OPT 350M
     all_narrow: bool = False  # all tables are i wide, and the normed sum is projected, with a bias: ALBERT
-    position: LearnedPositions | None = None
+    position: LearnedPositions | Sinusoidal | None = None
     types: Dim | None = None  # rows of the token-type table
     norm: LayerNorm | RMSNorm | None = None
+    smear: Any = None  # a component behind the norm: nanochat
 
     def __post_init__(self) -> None:
         check_sizes("Embedding", v=self.v, d=self.d, i=self.i, types=self.types)
@@ -55,7 +57,7 @@ class Embedding:
     def trace(self, tape: Tape, table: Tensor) -> Tensor:
         """The vectors (b t d) of the step's tokens."""
         step = tape.step
-        ids = tape.tensor(("b", "t"), (step.b, step.t), "index", grad=False)
+        tape.tokens = ids = tape.tensor(("b", "t"), (step.b, step.t), "index", grad=False)
         x = tape.lookup("token", ids, table)
         if self.i is not None and not self.all_narrow:
             x = widened(tape, x, self.d)
@@ -68,6 +70,7 @@ class Embedding:
         if len(terms) > 1:
             x = tape.add("sum", *terms)
         x = x if self.norm is None else tape.call("norm", self.norm, x)
+        x = x if self.smear is None else tape.call("smear", self.smear, x)
         return widened(tape, x, self.d, bias=True) if self.all_narrow else x
 
 
@@ -102,20 +105,21 @@ class Stack:
     layers: tuple[Layer, ...]
     norm: LayerNorm | RMSNorm | None = None
     i: Dim | None = None  # width that the output is projected to: OPT 350M
+    exit: Any = None  # a component between the last layer and the norm: nanochat
     order: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         names = [layer.name for layer in self.layers]
         if len(set(names)) != len(names) or (self.order and list(dict.fromkeys(name for name, _ in self.order)) != names):
             raise InputError(f"Stack: layers {names} must have names of their own, in the order in which each first runs")
-
-    def __post_init__(self) -> None:
         check_sizes("Stack", i=self.i)
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t d) to (b t d)."""
+        tape.entry = x
         for layer in self.layers:
             x = tape.repeat(layer.name, layer.l, x, layer.block, sets=layer.j)
+        x = x if self.exit is None else tape.call("exit", self.exit, x)
         x = x if self.norm is None else tape.call("norm", self.norm, x)
         return x if self.i is None else widened(tape, x, self.i)
 
@@ -133,16 +137,22 @@ class LMHead:
     tied: bool
     bias: bool = False
     softcap: bool = False  # soft-capped logits: keeps their tanh
+    used: Dim | None = None  # outputs that are kept, where the others fill the matrix up: nanochat
+    wide: bool = False  # the logits are made fp32
 
     def __post_init__(self) -> None:
-        check_sizes("LMHead", v=self.v)
+        check_sizes("LMHead", v=self.v, used=self.used)
 
     def trace(self, tape: Tape, x: Tensor, table: Tensor) -> Tensor:
         """x (b t d) to (b t v)."""
-        if self.tied:
-            logits = tape.linear("output", x, "b t d -> b t v", v=self.v, bias=self.bias, weight=table)
-        else:
-            logits = tape.linear("output", x, "b t d -> b t v", v=self.v, bias=self.bias, role="head")
+        role: Role = "matrix" if self.tied else "head"
+        own = ("d", "v"), (x["d"], self.v), role
+        matrix = table if self.tied else tape.shared("head", lambda: tape.weight(*own))
+        logits = tape.linear("output", x, "b t d -> b t v", v=self.v, bias=self.bias, weight=matrix, role=role)
+        if self.used is not None:
+            logits = tape.view(logits, logits.axes, (*logits.sizes[:-1], self.used))
+        if self.wide:
+            logits = tape.widen("wide", logits)
         return tape.act("softcap", logits, "output") if self.softcap else logits
 
 
@@ -180,7 +190,7 @@ class Pooler:
         """x (b t d) to (b e), e = i, or to (b v)."""
         width = x["d"] if self.i is None else self.i
         pooled = tape.linear("pooler", _first(tape, x), "b d -> b e", e=width, bias=True)
-        pooled = tape.call("pooler", self.act, pooled)
+        pooled = self.act.trace(tape, pooled)
         if self.v is None:
             return pooled
         return tape.linear("classifier", pooled, "b e -> b v", v=self.v, bias=True)
@@ -204,6 +214,21 @@ class Classifier:
         return tape.linear("classifier", x, "b t d -> b t v", v=self.v, bias=self.bias)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeanHead:
+    """A linear layer on the mean over the positions. Tolstikhin et al. 2021 (MLP-Mixer), arXiv:2105.01601, section 2."""
+
+    v: Dim | None = None  # classes; none: the mean itself
+
+    def __post_init__(self) -> None:
+        check_sizes("MeanHead", v=self.v)
+
+    def trace(self, tape: Tape, x: Tensor, table: Tensor) -> Tensor:
+        """x (b t d) to (b v), or to (b d)."""
+        mean = tape.reduce("mean", x, "t")
+        return mean if self.v is None else tape.linear("classifier", mean, "b d -> b v", v=self.v, bias=True)
+
+
 def _first(tape: Tape, x: Tensor) -> Tensor:
     """The first position (b d) of x (b t d)."""
     return tape.view(x, ("b", "d"), (x["b"], x["d"]))
@@ -216,9 +241,14 @@ class Model:
     name: str
     embedding: Embedding | Patches
     stack: Stack
-    head: Any = None  # LMHead, MaskedLMHead, Pooler, Classifier, or None
+    head: Any = None  # LMHead, MaskedLMHead, Pooler, Classifier, MeanHead, or None
     encoder: Stack | None = None
     encoder_embedding: Embedding | Frames | None = None  # None: the encoder looks up the same token table
+    predictors: tuple[MultiTokenPrediction, ...] = ()  # of further tokens, one behind the other: DeepSeek-V3
+
+    def __post_init__(self) -> None:
+        if self.predictors and not (isinstance(self.head, LMHead) and not self.head.bias):
+            raise InputError("Model: predictors share the head, and are declared for a language model's without a bias")
 
     def budget(
         self, step: Step, kernels: Kernels | None = None, recompute: Recompute = "none", adapters: Adapters | None = None
@@ -242,7 +272,8 @@ class Model:
 
     def trace(self, tape: Tape) -> Tensor:
         """The logits (b t v), or what the last stack returns, on the tape; in training the loss too."""
-        step, table = tape.step, self.embedding.table(tape)
+        step = tape.step
+        table: Any = self.embedding.table(tape)  # None where there are no tokens
         if self.encoder is not None:
             tape.step = step.of_source
             source = self.encoder_embedding
@@ -250,20 +281,27 @@ class Model:
             memory = tape.call(self.encoder.name, self.encoder, tape.call("encoder_embedding", *inputs))
             tape.memory = tape.view(memory, ("b", "m", "d"), memory.sizes)
             tape.step = step
-        x = tape.call(self.stack.name, self.stack, tape.call("embedding", self.embedding, table))
+        x: Tensor = tape.call(self.stack.name, self.stack, tape.call("embedding", self.embedding, table))
         if self.head is None:
             return x
-        if step.head == "last":
-            x = tape.view(x, x.axes, (step.b, 1, x["d"]))
-        logits = tape.call("head", self.head, x, table)
-        assert isinstance(logits, Tensor)
-        return tape.cross_entropy("loss", logits) if step.training else logits
+        out = self._output(tape, "", x, table)
+        for number, predictor in enumerate(self.predictors, 1):
+            x = tape.call(f"predictor{number}", predictor, x, table)
+            self._output(tape, f"predictor{number}.", x, table)
+        return out
+
+    def _output(self, tape: Tape, prefix: str, x: Tensor, table: Any) -> Tensor:
+        """The logits, of the last position alone where the step asks for no others; in training the loss."""
+        if tape.step.head == "last":
+            x = tape.view(x, x.axes, (tape.step.b, 1, x["d"]))
+        logits: Tensor = tape.call(f"{prefix}head", self.head, x, table)
+        return tape.cross_entropy(f"{prefix}loss", logits) if tape.step.training else logits
 
     @property
     def positions(self) -> Dim | None:
         """Rows of the learned position table that bound the length, if there is one."""
         position = self.embedding.position if isinstance(self.embedding, Embedding) else None
-        return None if position is None else position.m - position.reserved
+        return position.m - position.reserved if isinstance(position, LearnedPositions) else None
 
 
 def check_targets(tape: Tape) -> None:

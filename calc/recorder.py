@@ -8,7 +8,7 @@ Loops over equal layers are traced once. What is made inside such a loop exists 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from .dims import Dim
@@ -39,6 +39,8 @@ class Recorder:
         self.recompute = recompute
         self.adapters = adapters
         self.memory: Tensor | None = None
+        self.tokens: Tensor | None = None
+        self.entry: Tensor | None = None
         self.lines: list[Line] = []
         self.carries: list[Carry] = []
         self.buffers: list[Tensor] = []
@@ -125,15 +127,35 @@ class Recorder:
         """What *make* traces, run once per stack however many layers ask for it, and outside their loop."""
         scope = (self._prefix.partition(".")[0], key)
         if scope not in self._once:
-            with self._place(f"{scope[0]}.", None, 1, 1, 1):
+            with self._place(f"{scope[0]}." if scope[0] else "", None, 1, 1, 1):
                 self._once[scope] = make()
         return self._once[scope]
+
+    def shared(self, key: str, make: Callable[[], Tensor]) -> Tensor:
+        """A weight that several places of the model multiply with, made by the first of them."""
+        if key not in self._once:
+            self._once[key] = make()
+        return self._once[key]
 
     def source(self, x: Tensor) -> Tensor:
         """What cross-attention reads: the encoder's output (b m d), as wide as x when a block is traced alone."""
         if self.memory is None:
             self.memory = Tensor(("b", "m", "d"), (self.step.b, self.step.source_new, x["d"]))
         return self.memory
+
+    def ids(self, x: Tensor) -> Tensor:
+        """The tokens (b t), int64, that the embedding looked up: what another table is asked by. Their own for a block alone."""
+        if self.tokens is None:
+            self.tokens = Tensor(("b", "t"), (x["b"], x["t"]), "index", grad=False)
+        return self.tokens
+
+    def entered(self, x: Tensor) -> Tensor:
+        """The stream (b t d) as it entered the stack, x itself when a block is traced alone."""
+        return x if self.entry is None else self.entry
+
+    def midway(self, x: Tensor) -> Tensor:
+        """The stream (b t d) as a layer of the stack before the last handed it on, one like x where there is no stack."""
+        return self.carries[-1].received if self.carries else self.like(x)
 
     # -- how often ----------------------------------------------------------------------------------------------------
 
@@ -178,12 +200,12 @@ class Recorder:
 
     # -- what is run again --------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def checkpoint(self, mode: Recompute) -> Iterator[None]:
+    def checkpoint(self, mode: Recompute) -> AbstractContextManager[None]:
         """Under the recompute *mode*, drop what is saved inside, keep what came in, and run the lines again backward."""
-        if self.recompute != mode:
-            yield
-            return
+        return self._checkpoint() if self.recompute == mode else nullcontext()
+
+    @contextmanager
+    def _checkpoint(self) -> Iterator[None]:
         start = len(self.lines)
         yield
         lines = [line for line in self.lines[start:] if line.layer == self._layer]

@@ -25,7 +25,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType({
     "h": "head width", "w": "window", "e": "experts", "a": "active experts a token", "c": "key-value latent width",
     "q": "query latent width", "p": "position-free head width", "r": "rotary width", "u": "value head width",
     "v": "vocabulary", "l": "layers", "m": "rows of a position table", "types": "token types",
-    "i": "width of a narrower token table, or of a pooled vector", "j": "sets of weights that layers share",
+    "i": "width of a narrower token table, or of a pooled vector; entries that a gate reads", "j": "sets of weights that layers share",
+    "used": "outputs that are kept, the others filling the matrix up",
     "x": "input channels: colours, or mel bins", "y": "pixels of a patch", "z": "pixels of an image",
 })  # fmt: skip
 

@@ -226,19 +226,33 @@ class Adapters:
             raise InputError("Adapters: no targets are named, such as q and v")
 
 
+Pick: TypeAlias = Callable[[tuple[Dim, ...]], tuple[Dim, ...]]
+"""From the sizes of the axes in, those that a call gives behind them, to those of some axes."""
+
+
 class Pattern(NamedTuple):
-    """A parsed ``"b t d -> b t f"``: axes in, axes out, those summed over and those made. ``...`` is any leading axes."""
+    """A parsed ``"b t d -> b t f"``: axes in, axes out, those summed over and those made. ``...`` is any leading axes.
+
+    ``right_of`` and so on pick the sizes of these axes.
+    """
 
     left: tuple[str, ...]
     right: tuple[str, ...]
     summed: tuple[str, ...]
     made: tuple[str, ...]
     leading: bool
+    weight: tuple[str, ...]
+    right_of: Pick
+    made_of: Pick
+    weight_of: Pick
 
 
 @cache
-def parse(pattern: str) -> Pattern:
-    """Read a linear map's pattern. ``"... d -> ... f"`` leaves whatever leading axes there are alone."""
+def parse(pattern: str, given: tuple[str, ...] = (), each: tuple[str, ...] = ()) -> Pattern:
+    """Read a linear map's pattern. ``"... d -> ... f"`` leaves whatever leading axes there are alone.
+
+    *given* are the axes whose sizes the call gives, *each* those that the weight has besides.
+    """
     left_text, arrow, right_text = pattern.partition("->")
     left, right = tuple(left_text.split()), tuple(right_text.split())
     if not arrow or len(set(left)) != len(left) or len(set(right)) != len(right):
@@ -250,12 +264,19 @@ def parse(pattern: str) -> Pattern:
         left, right = left[1:], right[1:]
     summed = tuple(axis for axis in left if axis not in right)
     made = tuple(axis for axis in right if axis not in left)
-    return Pattern(left, right, summed, made, leading)
+    weight = (*each, *summed, *made)
+    places = {axis: place for place, axis in enumerate(left + given)}
+    return Pattern(left, right, summed, made, leading, weight, *(_pick(places, axes) for axes in (right, made, weight)))
+
+
+def _pick(places: Mapping[str, int], axes: tuple[str, ...]) -> Pick:
+    chosen = [places[axis] for axis in axes if axis in places]
+    if len(chosen) > 1:
+        return itemgetter(*chosen)
+    return lambda sizes: tuple([sizes[place] for place in chosen])  # an itemgetter of one gives no tuple
 
 
 @cache
-def picker(axes: tuple[str, ...]) -> Callable[[Mapping[str, Dim]], tuple[Dim, ...]]:
-    """From sizes by axis to the sizes of these axes."""
-    if len(axes) > 1:
-        return itemgetter(*axes)
-    return lambda sizes: tuple([sizes[axis] for axis in axes])  # an itemgetter of one gives no tuple
+def seen(axes: tuple[str, ...]) -> tuple[str, ...]:
+    """The axes when their positions (t, or m of the encoder) are those that a query sees (s)."""
+    return tuple("s" if axis in "tm" else axis for axis in axes)

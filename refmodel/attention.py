@@ -50,6 +50,7 @@ def flash(q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, scale: float,
     """The same in one kernel. Dao et al. 2022, arXiv:2205.14135, algorithm 1. *mask* is added to the scores."""
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # b n t h, b k s h, b k s u
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        mask = None if mask is None else mask.expand(1, 1, -1, -1) if mask.dim() == 2 else mask[None]  # 1 n t s
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=True)
     return out.transpose(1, 2)  # b t n u
 
@@ -66,16 +67,20 @@ def attend(
     def hidden() -> Tensor:
         return hidden_pairs(end, t, s, window=window, chunk=chunk)  # t s
 
+    def added() -> Tensor:
+        mask = torch.zeros(t, s, dtype=q.dtype)  # t s
+        mask = mask.masked_fill(hidden(), float("-inf")) if causal else mask
+        return mask if bias is None else mask + bias  # n t s
+
     if run.kernel == "math":
         mask = run.buffer(("mask", *key), hidden) if causal else None
         written_out = partial(math, mask=mask, scale=scale, cap=cap, sinks=sinks)
         return run.again("selective", written_out, q, k, v, bias)
-    if bias is not None or cap is not None or sinks is not None:
-        raise NotImplementedError("no flash kernel on the CPU takes a bias, a soft cap or sinks")
-    if not causal or (t == s and window is None and chunk is None):
-        return run.again("selective", partial(flash, mask=None, scale=scale, causal=causal), q, k, v)
-    added = run.buffer(("added", *key), lambda: torch.zeros(t, s, dtype=q.dtype).masked_fill(hidden(), float("-inf")))
-    return run.again("selective", partial(flash, mask=added, scale=scale, causal=False), q, k, v)
+    if cap is not None or sinks is not None:
+        raise NotImplementedError("no flash kernel on the CPU takes a soft cap or sinks")
+    plain = bias is None and (not causal or (t == s and window is None and chunk is None))
+    mask = None if plain else run.buffer(("added", *key, None if bias is None else bias.shape), added)
+    return run.again("selective", partial(flash, mask=mask, scale=scale, causal=causal and plain), q, k, v)
 
 
 Position: TypeAlias = Rotary | RelativeBias | ALiBi | None

@@ -30,19 +30,21 @@ class Caches:
     def extend(
         self, owner: nn.Module, kind: Kind, new: tuple[Tensor, ...], window: int | None, heads: int | None
     ) -> tuple[Tensor, ...]:
-        """What the new queries can see: at most w − 1 earlier positions, then the new ones. Keeps what the policy says."""
-        wasteful = self.policy == "transformers" and heads is not None
-        if wasteful and heads is not None:
+        """What the new queries can see: at most w − 1 earlier positions, then the new ones. Keeps what the policy says.
+
+        *heads* are those that transformers expands keys and values to before it caches them, at all positions.
+        """
+        self.kinds[owner] = "window" if window else kind
+        expand = heads is not None and self.policy == "transformers"
+        if heads is not None and expand:
             new = tuple(x.repeat_interleave(heads // x.size(2), dim=2) for x in new)
         old = self.held.get(owner, tuple(x[:, :0] for x in new))
         whole = tuple(torch.cat(pair, dim=1) for pair in zip(old, new, strict=True))
-        self.kinds[owner] = "window" if window else kind
-        if window is None:
+        if window is None or expand:
             self.held[owner] = whole
             return whole
-        keep = window - 1 if self.policy == "transformers" else window
-        everything = wasteful or self.policy == "unified"
-        self.held[owner] = whole if everything else tuple(x[:, -keep:].clone() for x in whole)  # x[:, -0:] is all of x
+        keep = {"minimal": window, "transformers": window - 1, "unified": 0}[self.policy]
+        self.held[owner] = tuple(x[:, -keep:].clone() for x in whole)  # x[:, -0:] is all of x
         first = max(0, old[0].size(1) - (window - 1))
         return tuple(x[:, first:] for x in whole)
 
@@ -76,13 +78,11 @@ class Run:
         """The cached positions of *owner* with the new ones behind them; without a cache, the new ones."""
         return new if self.caches is None else self.caches.extend(owner, kind, new, window, heads)
 
-    def again(
-        self, mode: Literal["selective", "full"], function: Callable[..., Tensor], *inputs: Tensor | None
-    ) -> Tensor:
+    def again(self, mode: Literal["selective", "full"], function: Callable[..., Tensor], *inputs: Tensor | None) -> Tensor:
         """function(*inputs), of which only the inputs are kept, and which runs again backward, if *mode* is recomputed."""
         if self.recompute != mode:
             return function(*inputs)
-        out: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False)  # type: ignore[no-untyped-call]
+        out: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False)
         return out
 
     def closed_over(self, layer: nn.Module) -> tuple[Tensor, ...]:

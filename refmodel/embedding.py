@@ -51,4 +51,4 @@ class Frames(nn.Module):
         """The vectors (b m d) of spectrograms (b x 2m)."""
         x = F.gelu(self.first(frames))  # b d 2m
         x = F.gelu(self.second(x))  # b d m
-        return x.transpose(1, 2) + self.position  # b m d
+        return x.transpose(1, 2).contiguous() + self.position  # b m d

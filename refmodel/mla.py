@@ -14,8 +14,15 @@ from .position import Rotary
 class MLA(nn.Module):
     """DeepSeek-V2, arXiv:2405.04434, appendix C, equations 37 to 47; the matrices' names are the paper's.
 
-    Keys and values are expanded, or their matrices absorbed (section 2.1.2). c and q are the latents' widths, p and r a head's position-free and rotary widths, u a value head's.
+    Keys and values are expanded, or their matrices absorbed (section 2.1.2). c and q are the latents' widths, p and r a
+    head's position-free and rotary widths, u a value head's.
     """
+
+    LETTERS = {
+        "W_DQ": "q_down", "W_UQ": "q_up", "W_QR": "q_rotary", "W_DKV": "kv_down", "W_UK": "k_up", "W_KR": "k_rotary",
+        "W_UV": "v_up", "W_O": "o",
+    }  # fmt: skip
+    """The declaration's names of the matrices; without a query latent W_UQ is ``q`` there."""
 
     def __init__(
         self, d: int, n: int, c: int, q: int | None, p: int, r: int, u: int, *, bias: bool = False, gain: bool = True,

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from .context import Run
 
-
 Score: TypeAlias = Literal["softmax", "sigmoid", "softmax_of_chosen"]
 
 
@@ -17,8 +16,8 @@ class MoE(nn.Module):
     """Σ of a of e experts, weighted by the router, plus a shared expert. Shazeer et al. 2017, arXiv:1701.06538, equation 1.
 
     Dropless: the b·t·a routed rows are sorted by expert, run, weighed and added up by token. Shared: DeepSeekMoE,
-    arXiv:2401.06066, equation 9. Sigmoid scores: DeepSeek-V3, arXiv:2412.19437, equation 15. Softmax of the chosen logits alone: Mixtral,
-    arXiv:2401.04088, section 2.1.
+    arXiv:2401.06066, equation 9. Sigmoid scores: DeepSeek-V3, arXiv:2412.19437, equation 15. Softmax of the chosen logits
+    alone: Mixtral, arXiv:2401.04088, section 2.1.
     """
 
     def __init__(

@@ -109,7 +109,7 @@ class RelativeBias(nn.Module):
     def forward(self, t: int, s: int, run: Run) -> Tensor:
         """The bias (n t s), made once for all layers of a stack unless each has its own."""
         if self in run.biases:
-            return run.biases[self]
+            return run.biases[self][..., -s:]
         bias = F.embedding(self.buckets(t, s), self.table).permute(2, 0, 1)  # n t s
         if not self.each_layer:
             run.biases[self] = bias

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import transformers
 from hypothesis import strategies as st
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+transformers.logging.set_verbosity_error()  # it warns of class defaults of its own
 
 ABSENT = object()
 """The field is left out of the config."""
@@ -82,8 +85,9 @@ def key_value_heads(draw: Draw, s: Sizes, config: dict[str, Any]) -> int | None:
 
 
 def head_width(draw: Draw, s: Sizes, config: dict[str, Any]) -> Any:
-    """h, or nothing where d / n is meant."""
-    return s.h if s.wide else draw(_of(ABSENT, None))
+    """h, or nothing where d / n is meant; null only where the config class has the field."""
+    declared = hasattr(CONFIG_MAPPING[config["model_type"]], "head_dim")
+    return s.h if s.wide else draw(_of(ABSENT, None) if declared else st.just(ABSENT))
 
 
 def window(draw: Draw, s: Sizes, config: dict[str, Any]) -> int | None:
@@ -99,6 +103,11 @@ def layer_types(draw: Draw, s: Sizes, config: dict[str, Any]) -> Any:
     return draw(maybe(st.lists(st.sampled_from(words), min_size=s.l, max_size=s.l)))
 
 
+def labels(draw: Draw, s: Sizes, config: dict[str, Any]) -> int:
+    """Classes; an answer has two ends."""
+    return 2 if "QuestionAnswering" in str(config["architectures"]) else draw(_of(2, 3, 5))
+
+
 def rotated(default: float) -> Any:
     """Rotary parameters that name the part of a head that is rotated, which is *default* when they do not."""
     return maybe(_of(default, 0.5, 1.0).map(lambda part: {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": part}))
@@ -110,9 +119,14 @@ def global_and_local(draw: Draw, s: Sizes, config: dict[str, Any]) -> list[Any]:
     return draw(_of([[words, 1]], [[[word], 1] for word in words], [[["local"], s.l]]))
 
 
-def falcon_heads(draw: Draw, s: Sizes, config: dict[str, Any]) -> int:
-    """Falcon's key-value heads: as many as it likes in the new architecture only."""
-    return s.k if config["new_decoder_architecture"] is True else s.n
+def if_new(new: Any, old: Any) -> Callable[..., Any]:
+    """One of Falcon's two architectures decides."""
+    return lambda draw, s, config: draw(new(s) if config["new_decoder_architecture"] is True else old(s))
+
+
+def unless_wide(strategy: Any) -> Callable[..., Any]:
+    """Drawn only where heads are d / n wide."""
+    return lambda draw, s, config: ABSENT if s.wide else draw(strategy)
 
 
 # By field: a letter, a strategy, or a function of (draw, sizes, the config so far). In the order in which they are drawn.
@@ -137,7 +151,7 @@ FIELDS: dict[str, Any] = {
     "mlp_only_layers": lambda draw, s, config: draw(maybe(st.lists(st.integers(0, s.l - 1), unique=True))),
     "use_sliding_window": yes_or_no, "sliding_window": window, "window_size": "w",
     "max_window_layers": lambda draw, s, config: draw(st.integers(0, s.l + 1)),
-    "layer_types": layer_types, "num_labels": _of(2, 3, 5),
+    "layer_types": layer_types, "num_labels": labels,
     "image_size": _of(24, 30), "patch_size": _of(6), "num_channels": _of(1, 3), "pad_token_id": st.just(0),
     **dict.fromkeys((
         "tie_word_embeddings", "attention_bias", "mlp_bias", "qkv_bias", "use_qkv_bias", "use_bias", "bias", "norm_topk_prob",
@@ -155,34 +169,49 @@ eighths = _of(8, 24, 40)
 
 # By family, what is drawn otherwise, and first; None leaves a field to its default. A letter redraws a size.
 FAMILY: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("albert", "bart", "bert", "roberta"), {"tie_word_embeddings": maybe(st.just(True))}),
-    "deepseek_v2": {**latent, "topk_method": maybe(_of("greedy", "group_limited_greedy"))},
+    **dict.fromkeys(("bart", "bert", "roberta"), {"tie_word_embeddings": maybe(st.just(True))}),
+    "albert": {
+        "tie_word_embeddings": maybe(st.just(True)), "embedding_size": "c", "inner_group_num": maybe(_of(1, 2)),
+        "num_hidden_groups": lambda draw, s, config: draw(maybe(st.integers(1, s.l))),
+    },
+    "deepseek_v2": {**latent, "n_shared_experts": maybe(_of(1, 2)), "topk_method": maybe(_of("greedy", "group_limited_greedy"))},
     "deepseek_v3": latent,
-    "falcon": {"new_decoder_architecture": yes_or_no, "num_kv_heads": falcon_heads},
-    "gemma3_text": {"attn_logit_softcapping": None},
+    "falcon": {
+        "new_decoder_architecture": yes_or_no, "num_kv_heads": if_new(lambda s: st.just(s.k), lambda s: st.just(s.n)),
+        "parallel_attn": if_new(lambda s: maybe(st.just(True)), lambda s: maybe(yes_or_no)), "alibi": maybe(yes_or_no),
+        "num_ln_in_parallel_attn": if_new(lambda s: maybe(_of(None, 1, 2)), lambda s: st.just(ABSENT)),
+        "activation": maybe(_of("gelu", "relu")),
+    },
+    "gemma3_text": {"attn_logit_softcapping": None, "sliding_window_pattern": maybe(_of(1, 2, 3))},
     "glm4_moe": {"h": eighths, "rope_parameters": rotated(0.5)},
     "gpt_neo": {"attention_types": global_and_local, "intermediate_size": null_or("f")},
     "gpt_neox": {"h": eighths, "rope_parameters": rotated(0.25)},
     "gptj": {"rotary_dim": _of(2, 4, 6)},
-    "phi": {"h": eighths, "rope_parameters": rotated(0.5)},
+    "mpt": {"attn_config": maybe(_of({"clip_qkv": 6.0}, {"attn_type": "multihead_attention", "alibi": True}))},
+    **dict.fromkeys(("olmo", "olmoe"), {"clip_qkv": maybe(_of(None, 6.0))}),
+    "opt": {"word_embed_proj_dim": maybe(_of(5, 9)), "_remove_final_layer_norm": maybe(yes_or_no)},
+    "phi": {"h": eighths, "rope_parameters": rotated(0.5), "qk_layernorm": unless_wide(maybe(yes_or_no))},
     "qwen2_moe": {"sliding_window": "w"},
     "stablelm": {"h": eighths, "rope_parameters": rotated(0.25)},
     "t5": {"feed_forward_proj": maybe(_of("relu", "gelu", "gated-gelu", "gated-silu"))},
-}
+    "vit": {"pooler_output_size": null_or("c")},
+}  # fmt: skip
 
 
-def fields_of(kind: str) -> dict[str, Any]:
-    """The fields that are drawn for a family, with what they are drawn from."""
-    known = {**CONFIG_MAPPING[kind]().to_dict(), "num_labels": None}
+def fields_of(kind: str, read: frozenset[str]) -> dict[str, Any]:
+    """The fields that are drawn for a family, with what they are drawn from: those its class has, and a head width if read."""
+    known = {*CONFIG_MAPPING[kind]().to_dict(), "num_labels", *({"head_dim"} & read)}
     own = {field: rule for field, rule in FAMILY.get(kind, {}).items() if field not in SIZES}
     return own | {field: rule for field, rule in FIELDS.items() if field in known and field not in own}
 
 
 @st.composite
-def configs(draw: Draw, kind: str, architectures: tuple[str, ...]) -> dict[str, Any]:
-    """A small config of the family, of its usual class (the first) or one of the others."""
-    own = FAMILY.get(kind, {})
-    fields = fields_of(kind)
+def configs(draw: Draw, kind: str, architectures: tuple[str, ...], read: frozenset[str]) -> dict[str, Any]:
+    """A small config of the family, of its usual class (the first) or one of the others.
+
+    *read* are the fields that the reader reads: where it knows two names of one, either may stand.
+    """
+    own, fields = FAMILY.get(kind, {}), fields_of(kind, read)
     letters = {letter: draw(own.get(letter, strategy)) for letter, strategy in SIZES.items()}
     default = getattr(CONFIG_MAPPING[kind], "head_dim", None)
     wide = fields.get("head_dim") is not None and (isinstance(default, int) or draw(yes_or_no))
@@ -195,4 +224,7 @@ def configs(draw: Draw, kind: str, architectures: tuple[str, ...]) -> dict[str, 
             config[field] = getattr(s, rule)
         elif rule is not None:
             config[field] = rule(draw, s, config) if callable(rule) else draw(rule)
+    for other, field in CONFIG_MAPPING[kind].attribute_map.items():
+        if other in read and field in config and draw(yes_or_no):
+            config[other] = config.pop(field)
     return {field: value for field, value in config.items() if value is not ABSENT}

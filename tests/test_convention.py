@@ -59,7 +59,7 @@ def test_megatron_2021_counts_the_layers_four_times():
 
 
 def test_megatron_2022_names_what_a_checkpoint_runs_again():
-    """Selective recomputation: the paper's s/6d becomes s/3d, 4·b·s²·l·d more."""
+    """Selective recomputation runs both products of the scores once more: 4·b·s²·l·d. (The paper's equation adds 12.)"""
     changes = gpt(4, 64, 100)
     plain = train("gpt2", 1, 128, "megatron-2022", changes)
     again = train("gpt2", 1, 128, "megatron-2022", changes, recompute="selective")

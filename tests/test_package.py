@@ -13,12 +13,13 @@ from blockcalc.cli import COMMANDS
 HOME = Path(blockcalc.__file__).parent
 
 ORDER = [
-    "errors", "dims", "tensor", "recorder", "tape", "budget", "convention", "blocks", "model", "freedom", "catalogue",
+    "errors", "dims", "tensor", "recorder", "rules", "tape", "budget", "convention", "blocks", "model", "freedom", "catalogue",
     "readers", "text", "symbolic", "explain", "compiled", "cli",
 ]  # fmt: skip
 """A module of the engine imports only what stands before it."""
 
 BLOCKS = ["norm", "position", "mlp", "attention", "mla", "moe", "linear_attention", "mixer", "embedding", "wiring"]
+RULES = ["elementwise", "linear", "attention", "mixture"]
 READERS = ["config", "family", "heads"]
 
 
@@ -58,7 +59,7 @@ def test_a_module_imports_only_what_stands_before_it(path):
                 assert found == "tables" or ORDER.index(found) < ORDER.index(top(path)), f"{path.name} imports {found}"
 
 
-@pytest.mark.parametrize("folder,order", [("blocks", BLOCKS), ("readers", READERS)])
+@pytest.mark.parametrize("folder,order", [("blocks", BLOCKS), ("rules", RULES), ("readers", READERS)])
 def test_inside_a_folder_too(folder, order):
     for index, name in enumerate(order):
         for level, module, names in imports(HOME / folder / f"{name}.py")[0]:

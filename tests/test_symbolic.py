@@ -45,6 +45,8 @@ def sizes_of(draw, entry):
         found["d"] = found["n"] * draw(st.integers(1, 9))
     if "e" in found:
         found["e"] = found["a"] + draw(st.integers(0, 9))
+    if "i" in found:
+        found["i"] = min(found["i"], found["d"])
     for even in ("r", "h"):
         if even in found:
             found[even] *= 2

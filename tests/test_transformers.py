@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 import transformers_truth as truth
-from drawn_configs import configs
+from drawn_configs import CONFIG_MAPPING, configs
 from hypothesis import event, given, note
 from hypothesis import strategies as st
 
 from blockcalc.budget import widths
 from blockcalc.readers import read
+from blockcalc.readers.config import Rule
 from blockcalc.readers.families import FAMILIES
 from blockcalc.tables import presets
 from blockcalc.tensor import Step
@@ -26,13 +27,25 @@ pytestmark = pytest.mark.filterwarnings("ignore:Initializing zero-element tensor
 NO_DEFAULT = {"deepseek_v2": {"num_experts_per_tok": 6}}
 """Fields without which the class's default makes no model that runs."""
 
-READ_PRESETS = [name for name, preset in presets().items() if preset["config"]["model_type"] in FAMILIES]
+KINDS = [kind for kind in FAMILIES if kind in CONFIG_MAPPING]
+"""The families that transformers has."""
+
+LOOKS_AT_VALUES = {"BartForSequenceClassification"}
+"""Classes that pick out the positions of a token, and so cannot run on the meta device."""
+
+READ_PRESETS = [name for name, preset in presets().items() if preset["config"]["model_type"] in KINDS]
 
 
 def classes(kind: str) -> tuple[str, ...]:
     """The names of the classes of a family that are read, the usual one first."""
     knobs = FAMILIES[kind].knobs
     return tuple(f"{knobs['prefix']}{suffix}" for suffix in knobs["classes"])
+
+
+def fields_read(kind: str) -> frozenset[str]:
+    """The fields that a family's reader reads."""
+    rules = (rule for rule in FAMILIES[kind].knobs.values() if isinstance(rule, Rule))
+    return frozenset(field for rule in rules for field in rule.fields)
 
 
 def model_of(config: dict[str, Any]) -> Any:
@@ -53,13 +66,13 @@ def total(config: dict[str, Any]) -> int:
     return int(read(config, "test").budget(Step.forward(1, 1)).parameters().total)
 
 
-@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_class_default_has_as_many_parameters(kind: str) -> None:
     config = {"model_type": kind, **NO_DEFAULT.get(kind, {})}
     assert total(config) == truth.parameters(model_of(config))
 
 
-@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_config_as_transformers_saves_it_is_read_alike(kind: str) -> None:
     config = {"model_type": kind, **NO_DEFAULT.get(kind, {})}
     assert total(truth.config_of(config).to_dict()) == total(config)
@@ -78,10 +91,10 @@ def test_a_preset_costs_as_many_flops(name: str) -> None:
     assert 2 * ours.forward == truth.forward_flops(model_of(config), 1, 7, 5)
 
 
-@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 def test_a_drawn_config_costs_the_same(kind: str, data: st.DataObject) -> None:
-    config = data.draw(configs(kind, classes(kind)), "config")
+    config = data.draw(configs(kind, classes(kind), fields_read(kind)), "config")
     b, t, source = (data.draw(st.integers(least, most)) for least, most in ((1, 3), (3, 13), (3, 13)))
     note(f"b={b}, t={t}, source={source}")
     theirs, ours = model_of(config), read(config, "test")
@@ -90,6 +103,8 @@ def test_a_drawn_config_costs_the_same(kind: str, data: st.DataObject) -> None:
     parameters = ours.budget(Step.forward(b, t, source)).parameters()
     assert (parameters.total, parameters.active) == (truth.parameters(theirs), truth.active_parameters(theirs))
 
+    if type(theirs).__name__ in LOOKS_AT_VALUES:
+        return
     work = ours.budget(Step.train(b, t, source)).work()
     assert (2 * work.forward, 2 * work.backward) == truth.training_flops(theirs, b, t, source)
 

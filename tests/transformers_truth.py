@@ -17,7 +17,6 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 # Both look at values, which a tensor on the meta device has none of. Neither changes the graph of a batch without padding.
 masking_utils.find_packed_sequence_indices = lambda position_ids: None
 PreTrainedModel.warn_if_padding_and_no_attention_mask = lambda self, input_ids, attention_mask: None
-transformers.logging.set_verbosity_error()
 
 
 def config_of(config: dict[str, Any]) -> Any:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..dims import Dim, check_divides, check_sizes
 from ..errors import InputError
 from ..tape import Tape
 from ..tensor import Tensor
 from .norm import HeadsNorm, LayerNorm, RMSNorm
-from .position import ALiBi, RelativeBias, Rotary
+from .position import ALiBi, RelativeBias, RelativeKeys, Rotary
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +29,7 @@ class Attention:
     h: Dim  # head width
     w: Dim | None = None  # window: the last w positions are seen, the query's own included
     causal: bool = True
-    position: Rotary | RelativeBias | ALiBi | None = None
+    position: Rotary | RelativeBias | RelativeKeys | ALiBi | None = None
     qkv_bias: bool = False
     k_bias: bool | None = None  # that of the keys, qkv_bias unless given: Whisper has none
     o_bias: bool = False
@@ -38,10 +39,11 @@ class Attention:
     softcap: bool = False
     sinks: bool = False
     qk_tied: bool = False  # W_Q = W_K
-    kv_tied: bool = False  # W_K = W_V, and keys are cached before their rotation
+    kv_tied: bool = False  # W_K = W_V, and both are cached once
     projected: bool = True  # false: queries, keys and values are x itself, split into heads
     output_gate: bool = False  # the heads' output times the sigmoid of a projection of x
     chunk: Dim | None = None  # only the positions of the same block of so many are seen: Llama 4
+    value_embedding: Any = None  # a component that adds to the values what it looks up for the tokens: nanochat
     cached_whole: bool = False  # transformers caches all positions of n heads, whatever w and k: GPT-Neo, Falcon
 
     def __post_init__(self) -> None:
@@ -51,12 +53,18 @@ class Attention:
             raise InputError("Attention: a window w or a chunk is declared for causal attention only")
         if self.w is not None and self.chunk is not None:
             raise InputError("Attention: a window w and a chunk at once are not declared")
+        if self.kv_tied and (isinstance(self.position, Rotary) or self.qk_norm is not None):
+            raise InputError("Attention: W_K = W_V is declared where nothing changes the keys and not the values")
+        if isinstance(self.position, ALiBi) and not self.causal:
+            raise InputError("Attention: ALiBi is declared for causal attention only")
         if (self.qk_tied or not self.projected) and self.k != self.n:
             raise InputError(f"Attention: Q = K needs as many key heads as query heads, not k = {self.k} and n = {self.n}")
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t d) to (b t d)."""
         q, k, v = self._projections(tape, x)
+        if self.value_embedding is not None:
+            v = tape.call("value_embedding", self.value_embedding, x, v)
         if not self.norm_last:
             q, k = self._normed(tape, q, k)
         if self.clip:
@@ -68,14 +76,17 @@ class Attention:
         if self.causal:
             expanded = self.n if self.cached_whole else None
             window = self.w if self.chunk is None else self.chunk
-            k = tape.cache("k_cache", k, window=window, expanded=expanded)
-            v = tape.cache("v_cache", v, window=window, expanded=expanded)
+            one = v is k
+            k = tape.cache("kv_cache" if one else "k_cache", k, window=window, expanded=expanded)
+            v = k if one else tape.cache("v_cache", v, window=window, expanded=expanded)
         else:
             k, v = tape.uncached(k), tape.uncached(v)
         bias = self.position.trace(tape, k, q) if isinstance(self.position, RelativeBias | ALiBi) else None
+        relative = self.position.trace(tape, k, q) if isinstance(self.position, RelativeKeys) else None
         out = tape.attention(
-            q, k, v, causal=self.causal, window=self.w, chunk=self.chunk, bias=bias, softcap=self.softcap, sinks=self.sinks
-        )
+            q, k, v, causal=self.causal, window=self.w, chunk=self.chunk, bias=bias, softcap=self.softcap, sinks=self.sinks,
+            relative=relative,
+        )  # fmt: skip
         if self.output_gate:
             gate = tape.linear("gate", x, "b t d -> b t n u", n=self.n, u=self.h)
             out = tape.mul("gate_mul", out, tape.act("gate_sigmoid", gate, "output"))
@@ -87,8 +98,8 @@ class Attention:
             if type(x["d"]) is int and x["d"] != self.n * self.h:
                 raise InputError(f"Attention without projections: n·h = {self.n * self.h}, but x is {x['d']} wide")
             heads = (*x.sizes[:-1], self.n, self.h)
-            q, k, v = (tape.view(x, ("b", "t", heads_axis, "h"), heads) for heads_axis in "nkk")
-            return q, k, v
+            q, k = (tape.view(x, ("b", "t", axis, "h"), heads) for axis in "nk")
+            return q, k, k
         q = tape.linear("q", x, "b t d -> b t n h", n=self.n, h=self.h, bias=self.qkv_bias)
         if self.qk_tied:
             k = tape.view(q, ("b", "t", "k", "h"), q.sizes)

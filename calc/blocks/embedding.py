@@ -1,4 +1,5 @@
-"""Inputs that are not tokens: images and spectrograms. Each sets the length of the sequence that it makes."""
+"""Inputs that are not tokens: images and spectrograms, each of which sets the length of the sequence that it makes; and
+tokens looked up once more, as values."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 from ..dims import Dim, check_sizes
 from ..tape import Tape
 from ..tensor import Tensor
+from .mixer import check_entries
 from .mlp import gelu
 
 
@@ -14,7 +16,8 @@ from .mlp import gelu
 class Patches:
     """An image in m patches, each mapped to d, a class token before them, a trained vector a position.
 
-    Dosovitskiy et al. 2021, arXiv:2010.11929, equation 1. Parameters yxd + d for the patches, d + (m + 1)d for the rest.
+    Dosovitskiy et al. 2021, arXiv:2010.11929, equation 1. Parameters yxd + d for the patches, d + (m + 1)d for the rest,
+    which MLP-Mixer does without: Tolstikhin et al. 2021, arXiv:2105.01601, section 2.
     """
 
     d: Dim  # width
@@ -22,6 +25,8 @@ class Patches:
     y: Dim  # pixels of a patch
     x: Dim  # channels
     z: Dim | None = None  # pixels of the image, my unless the patches leave a margin
+    class_token: bool = True
+    positions: bool = True  # a trained vector each
 
     def __post_init__(self) -> None:
         check_sizes("Patches", d=self.d, m=self.m, y=self.y, x=self.x, z=self.z)
@@ -29,18 +34,21 @@ class Patches:
     @property
     def length(self) -> Dim:
         """The positions, that of the class token included."""
-        return self.m + 1
+        return self.m + 1 if self.class_token else self.m
 
     def table(self, tape: Tape) -> None:
         """No token table."""
 
     def trace(self, tape: Tape, table: None) -> Tensor:
-        """The vectors (b t d) of the step's images, t = m + 1."""
+        """The vectors (b t d) of the step's images, t = m or, with a class token, m + 1."""
         pixels = self.m * self.y if self.z is None else self.z
         image = tape.tensor(("b", "z", "c"), (tape.step.b, pixels, self.x), grad=False)
         x = tape.convolution("patch", image, t=self.m, taps=self.y, d=self.d)
-        x = tape.prepend("class", x, tape.weight(("d",), (self.d,), "vector"))
-        return tape.shift("position", x, tape.weight(("m", "d"), (self.m + 1, self.d), "table"))
+        if self.class_token:
+            x = tape.prepend("class", x, tape.weight(("d",), (self.d,), "vector"))
+        if self.positions:
+            x = tape.shift("position", x, tape.weight(("m", "d"), (self.length, self.d), "table"))
+        return x
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,3 +82,27 @@ class Frames:
         x = tape.view(tape.call("first", gelu, x), ("b", "t", "c"), (tape.step.b, 2 * t, self.d))
         x = tape.call("second", gelu, tape.convolution("second", x, t=t, taps=3, d=self.d))
         return tape.shift("position", x, tape.weight(("m", "d"), (self.m, self.d), "table", trains=False))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ValueEmbedding:
+    """Values plus 3σ(x[:i] W_g) times the layer's own vectors of the tokens, a gate a key-value head.
+
+    Parameters vkh + ik. nanochat, github.com/karpathy/nanochat, nanochat/gpt.py: value_embeds and ve_gate, which reads i = 12
+    entries; after Zhou et al. 2024 (ResFormer), arXiv:2410.17897.
+    """
+
+    v: Dim  # vocabulary
+    i: Dim = 12  # entries of x that the gate reads
+
+    def __post_init__(self) -> None:
+        check_sizes("ValueEmbedding", v=self.v, i=self.i)
+
+    def trace(self, tape: Tape, x: Tensor, values: Tensor) -> Tensor:
+        """The values (b t k h) of x (b t d), with what is looked up for its tokens."""
+        check_entries("ValueEmbedding", self.i, x)
+        k, h = values.sizes[-2:]
+        rows = tape.lookup("table", tape.ids(x), tape.weight(("v", "k", "h"), (self.v, k, h), "table"))
+        read = tape.view(x, ("b", "t", "i"), (x["b"], x["t"], self.i))
+        gate = tape.act("sigmoid", tape.linear("gate", read, "b t i -> b t k", k=k), "output")
+        return tape.add("add", values, tape.mul("mul", rows, tape.scale("triple", gate)))

@@ -1,10 +1,11 @@
-"""Mixing without attention: across positions by a feed-forward, across channels by a gate of their means."""
+"""Mixing without attention: across positions by a feed-forward or from one to the next, across channels by a gate."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..dims import Dim, check_sizes
+from ..dims import Dim, check_sizes, smaller
+from ..errors import InputError
 from ..tape import Tape
 from ..tensor import Tensor
 from .mlp import Activation, gelu, relu, sigmoid
@@ -48,3 +49,37 @@ class SqueezeExcitation:
         means = tape.reduce("squeeze", x, "t")
         hidden = relu.trace(tape, tape.linear("down", means, "b d -> b f", f=self.f))
         return tape.mul("scale", x, sigmoid.trace(tape, tape.linear("up", hidden, "b f -> b d", d=x["d"])))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Smear:
+    """x plus λσ(g · x[:i]) times the vector of the position before. Parameters i + 1.
+
+    nanochat, github.com/karpathy/nanochat, nanochat/gpt.py: smear_gate, which reads i = 24 entries, and smear_lambda. The
+    cache holds the last vector.
+    """
+
+    i: Dim = 24  # entries of x that the gate reads
+
+    def __post_init__(self) -> None:
+        check_sizes("Smear", i=self.i)
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (b t d) to (b t d). All positions have one before them but the sequence's first."""
+        check_entries("Smear", self.i, x)
+        tape.remember("last", x)
+        step = tape.step
+        moved = x["t"] - 1 + smaller(1, step.s - step.t)
+        read = tape.tensor(("b", "t", "i"), (x["b"], moved, self.i), grad=x.grad)
+        read.copies *= smaller(1, x["b"] - 1)  # rows of several sequences are no one matrix: a copy; of one, a view
+        tape.record("slice", "copy", read, (x,))
+        gate = tape.act("sigmoid", tape.linear("gate", read, "b t i -> b t o", o=1), "output")
+        gate = tape.scale("smear_lambda", gate, tape.weight((), (), "vector"))
+        before = tape.view(x, x.axes, (x["b"], moved, x["d"]))
+        return tape.add("add", x, tape.mul("mul", before, gate))
+
+
+def check_entries(owner: str, i: Dim, x: Tensor) -> None:
+    """Refuse a gate that would read more entries than there are; symbols pass."""
+    if type(i) is int and type(x["d"]) is int and i > x["d"]:
+        raise InputError(f"{owner}: its gate reads i = {i} entries of x, which is only d = {x['d']} wide")

@@ -28,6 +28,7 @@ class RMSNorm:
 
     gain: bool = True
     offset: bool = False  # the gain is 1 + w, multiplied in fp32: Gemma, arXiv:2403.08295
+    scaled: bool = False  # times a constant besides: nanochat's queries and keys
 
     def __post_init__(self) -> None:
         if self.offset and not self.gain:
@@ -35,7 +36,8 @@ class RMSNorm:
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (… d) to (… d)."""
-        return tape.rms_norm("", x, gain=self.gain, offset=self.offset)
+        normed = tape.rms_norm("", x, gain=self.gain, offset=self.offset)
+        return tape.scale("scale", normed) if self.scaled else normed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

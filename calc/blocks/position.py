@@ -57,6 +57,28 @@ class Rotary:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RelativeKeys:
+    """A trained vector a distance, −c to c, that all heads of the layer add to their keys, and another to their values.
+
+    Shaw, Uszkoreit and Vaswani 2018, arXiv:1803.02155, equations 3 and 4. Parameters mh each, m = 2c + 1.
+    """
+
+    m: Dim  # distances
+    values: bool = True
+
+    def __post_init__(self) -> None:
+        check_sizes("RelativeKeys", m=self.m)
+
+    def trace(self, tape: Tape, keys: Tensor, queries: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The vectors (t s h) of the pairs of these keys (b s k h) and queries (b t n h), and those for their values."""
+        distances = tape.tensor(("t", "s"), (queries["t"], keys["s"]), "index", grad=False)
+        tape.record("distances", "index", distances)
+        table = ("m", "h"), (self.m, keys.sizes[-1])
+        rows = tape.lookup("relative_keys", distances, tape.weight(*table))
+        return rows, tape.lookup("relative_values", distances, tape.weight(*table)) if self.values else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ALiBi:
     """−slope·distance added to the scores, a slope a head. Press, Smith and Lewis 2022, arXiv:2108.12409, section 3.
 
@@ -93,6 +115,7 @@ class RelativeBias:
 
         def make() -> Tensor:
             buckets = tape.tensor(("t", "s"), (queries["t"], keys["s"]), "index", grad=False)
+            tape.record("buckets", "index", buckets)
             return tape.lookup("relative_bias", buckets, tape.weight(("m", "n"), (self.m, self.n)))
 
         return make() if self.each_layer else tape.once(self, make)

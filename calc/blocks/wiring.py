@@ -17,7 +17,8 @@ class Residual:
 
     ``before`` alone is pre-norm (Xiong et al. 2020, arXiv:2002.04745), ``outer`` alone post-norm (Vaswani et al. 2017),
     ``before`` and ``after`` the sandwich (Ding et al. 2021, arXiv:2105.13290; Gemma 2), ``after`` alone OLMo 2's
-    (arXiv:2501.00656, section 2.1).
+    (arXiv:2501.00656, section 2.1). ``outer`` and ``scaled`` are DeepNet's: αx + branch(x), α a constant of the depth and no
+    parameter (Wang et al. 2022, arXiv:2203.00555, section 3.2).
     """
 
     name: str
@@ -25,6 +26,7 @@ class Residual:
     before: LayerNorm | RMSNorm | None = None
     after: LayerNorm | RMSNorm | None = None
     outer: LayerNorm | RMSNorm | None = None
+    scaled: bool = False  # x is multiplied by a constant before the sum
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t d) to (b t d)."""
@@ -32,6 +34,7 @@ class Residual:
         inner = tape.call(self.name, self.branch, inner)
         if self.after is not None:
             inner = tape.call(f"{self.name}_post_norm", self.after, inner)
+        x = tape.scale(f"{self.name}_scale", x) if self.scaled else x
         out = tape.add(f"{self.name}_residual", x, inner)
         return out if self.outer is None else tape.call(f"{self.name}_norm", self.outer, out)
 
@@ -60,8 +63,8 @@ class Parallel:
     norm: LayerNorm | RMSNorm | None = None
 
     def __post_init__(self) -> None:
-        if any(branch.after is not None or branch.outer is not None for branch in self.branches):
-            raise InputError("Parallel: its branches may have a norm before them, not behind")
+        if any(branch.after is not None or branch.outer is not None or branch.scaled for branch in self.branches):
+            raise InputError("Parallel: its branches may have a norm before them, not behind, and no scaled residual")
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t d) to (b t d)."""
@@ -71,3 +74,35 @@ class Parallel:
             inner = shared if branch.before is None else tape.call(f"{branch.name}_norm", branch.before, x)
             sums.append(tape.call(branch.name, branch.branch, inner))
         return tape.add("residual", *sums)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Blended:
+    """block(λx + λ₀x₀), x₀ the stream that entered the stack. Parameters 2 besides the block's.
+
+    nanochat, github.com/karpathy/nanochat, nanochat/gpt.py: resid_lambdas and x0_lambdas.
+    """
+
+    block: Any  # a component
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (b t d) to (b t d)."""
+        kept = tape.scale("resid_lambda", x, tape.weight((), (), "vector"))
+        entered = tape.scale("x0_lambda", tape.entered(x), tape.weight((), (), "vector"))
+        out: Tensor = tape.call("", self.block, tape.add("blend", kept, entered))
+        return out
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Backout:
+    """x − λx′ behind the last layer, x′ the stream behind layer ⌊l/2⌋, counted from 0. Parameters 1.
+
+    nanochat, github.com/karpathy/nanochat, nanochat/gpt.py: backout_lambda. A later layer keeps x′ in any case.
+    """
+
+    last: bool = False  # x′ is x itself: stacks of one or two layers
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (b t d) to (b t d)."""
+        middle = x if self.last else tape.midway(x)
+        return tape.add("subtract", x, tape.scale("backout_lambda", middle, tape.weight((), (), "vector")))

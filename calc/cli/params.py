@@ -9,9 +9,10 @@ from . import answers, options
 
 @click.command("params")
 @options.model
+@click.option("--seq", default=2048, show_default=True, metavar="T", help="Positions: only token mixing's parameters depend on them.")
 @options.lora
 @options.output
-def command(model: str, changes: tuple[str, ...], lora: str | None, form: str | None) -> None:
+def command(model: str, changes: tuple[str, ...], seq: int, lora: str | None, form: str | None) -> None:
     """Count parameters: total, active, embedding, head, and each component.
 
     \b
@@ -23,5 +24,5 @@ def command(model: str, changes: tuple[str, ...], lora: str | None, form: str | 
     from ..tensor import Step
 
     subject = options.subject(model, changes)
-    found, tables = answers.params(subject.budget(Step.forward(1, 1), lora=lora))
+    found, tables = answers.params(subject.budget(Step.forward(1, seq), lora=lora))
     options.emit(form, {"model": subject.name, **found}, *tables)

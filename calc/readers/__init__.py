@@ -12,14 +12,14 @@ from typing import Any
 
 from ..errors import InputError
 from ..model import Model
-from .config import Reading, Rule, read_json
+from .config import Reading, Rule, printable, read_json, shown
 from .families import FAMILIES
 
 # Fields of architectures that no family here reads: with a value, they change what is counted.
 FOREIGN = frozenset((
     "text_config", "vision_config", "audio_config", "encoder", "decoder", "ssm_cfg", "state_size", "layers_block_type",
     "num_kv_shared_layers", "hybrid_override_pattern", "linear_num_key_heads", "mamba_d_state", "index_topk",
-    "cross_attention_layers", "word_embed_proj_dim", "adapter_layers", "lora_rank", "altup_num_inputs",
+    "cross_attention_layers", "word_embed_proj_dim", "adapter_layers", "lora_rank", "per_layer_config", "altup_num_inputs",
 ))  # fmt: skip
 
 
@@ -32,15 +32,15 @@ def find(model: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     named = presets()
     if isinstance(model, str) and model in named:
         return model, dict(named[model]["config"])
-    path = Path(model)
+    path, where = Path(model), printable(str(model))
     try:
         path = path / "config.json" if path.is_dir() else path
         exists = path.exists()
     except (OSError, ValueError):
         exists = False
     if not exists:
-        raise InputError(f"{model}: no such file, folder, preset or block{_near(str(model), named)}")
-    return str(model), read_json(path)
+        raise InputError(f"{where}: no such file, folder, preset or block{_near(where, named)}")
+    return where, read_json(path)
 
 
 def _near(name: str, names: Any) -> str:
@@ -68,16 +68,18 @@ def read(config: Mapping[str, Any], where: str) -> Model:
     """The Model of a config's fields. *where* names their source in errors."""
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
-        found = "nothing" if kind is None else repr(kind)[:80]
+        found = "nothing" if kind is None else shown(kind)
         raise InputError(f"{where}: model_type: found {found}, expected one of {', '.join(FAMILIES)}")
     family = FAMILIES[kind]
     reading = Reading(family.knobs, config, where)
-    _refuse_unread(reading)
     try:
+        _refuse_unread(reading)
         return family.build(reading)
     except InputError as error:
         text = str(error)
         raise error if text.startswith(f"{where}: ") else InputError(f"{where}: {text}") from None
+    except RecursionError:
+        raise InputError(f"{where}: nested too deeply to be a config") from None
 
 
 def _refuse_unread(reading: Reading) -> None:

@@ -18,36 +18,47 @@ _ABSENT = object()
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file. Raises InputError for whatever is not one, or is larger than 16 MB."""
+    where = printable(str(path))
     try:
-        size = path.stat().st_size
-        if size > LARGEST_FILE:
-            raise InputError(f"{path}: {size} bytes; a config is at most {LARGEST_FILE}")
-        found = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_doubles)
+        with path.open("rb") as file:
+            text = file.read(LARGEST_FILE + 1)
+        if len(text) > LARGEST_FILE:
+            raise InputError(f"{where}: more than {LARGEST_FILE} bytes, the most that a config may have")
+        found = json.loads(text.decode("utf-8"), object_pairs_hook=_no_doubles)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise InputError(f"{where}: cannot be read: {error.strerror or error}") from None
     except RecursionError:
-        raise InputError(f"{path}: nested too deeply to be a config") from None
+        raise InputError(f"{where}: nested too deeply to be a config") from None
+    except InputError as error:
+        raise InputError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
     except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: not JSON: {error}") from None
+        raise InputError(f"{where}: not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise InputError(f"{path}: found {_kind(found)} at the top, expected an object of config fields")
+        raise InputError(f"{where}: found {shown(found)} at the top, expected an object of config fields")
     return found
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        double = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"{double}: the field stands twice in the same object")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise InputError(f"{printable(name)}: the field stands twice in the same object")
+        found[name] = value
     return found
 
 
-def _kind(value: Any) -> str:
+def printable(text: str) -> str:
+    """The text on one line and of a length to read, for an error."""
+    text = text if text.isprintable() else ascii(text)
+    return text if len(text) <= 400 else f"{text[:399]}…"
+
+
+def shown(value: Any) -> str:
+    """A value of a field, as an error names it."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
+    if isinstance(value, int) and value.bit_length() > 1000:
+        return f"a number of {value.bit_length()} bits"
     text = json.dumps(value, default=str)
     return text if len(text) <= 40 else f"{text[:37]}…"
 
@@ -88,13 +99,13 @@ class Reading:
         value = self.config.get(told[0], _ABSENT)
         for other in told[1:]:
             if type(self.config[other]) is not type(value) or self.config[other] != value:
-                raise self.refuse(other, f"{_kind(value)}, as {told[0]} says: two names of one field")
+                raise self.refuse(other, f"{shown(value)}, as {told[0]} says: two names of one field")
         return told[0], value
 
     def refuse(self, field: str, expected: str) -> InputError:
         """The error for a field whose value is not what was expected."""
         found = self.config.get(field, _ABSENT)
-        what = "nothing" if found is _ABSENT else _kind(found)
+        what = "nothing" if found is _ABSENT else shown(found)
         return InputError(f"{self.where}: {field}: found {what}, expected {expected}")
 
     def field_of(self, knob: str) -> str:
@@ -210,7 +221,7 @@ def fixed(field: str, value: Any, why: str) -> Rule:
 
     def read(reading: Reading) -> Any:
         found = reading.config.get(field)
-        if found is not None and found != value:
+        if found is not None and (type(found) is not type(value) or found != value):
             raise reading.refuse(field, f"{json.dumps(value)}: {why}")
         return value
 

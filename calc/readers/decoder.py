@@ -64,7 +64,8 @@ def grouped_attention(r: Reading, window: int | None) -> Attention:
     """Multi-head, grouped or multi-query attention."""
     r.check_divides("n", "k")
     return Attention(
-        n=r.n, k=r.k, h=r.h, w=window, position=_position(r, window), qkv_bias=r.qkv_bias, o_bias=r.o_bias, cached_whole=r.cached_whole,
+        n=r.n, k=r.k, h=r.h, w=window, position=_position(r, window), qkv_bias=r.qkv_bias, o_bias=r.o_bias,
+        cached_whole=r.cached_whole,
         qk_norm=r.qk_norm, norm_last=r.norm_last, clip=r.clip is not None, softcap=r.softcap is not None, sinks=r.sinks,
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ from ..blocks.embedding import Patches
 from ..model import Classifier, Embedding, Layer, LMHead, MaskedLMHead, Model, Pooler, Stack
 from .config import Reading
 from .decoder import feed_forward
-from .heads import class_of, labels, token_bias
+from .heads import class_of, labels
 
 
 def encoder(r: Reading) -> Model:
@@ -45,7 +45,7 @@ def _head(r: Reading) -> Any:
             raise r.refuse("tie_word_embeddings", "true: untied, transformers stores a second output bias that nothing reads")
         return MaskedLMHead(output=LMHead(v=r.v, tied=True, bias=True), act=r.head_act, norm=r.norm)
     if kind == "ForTokenClassification":
-        return Classifier(v=labels(r), bias=token_bias(r))
+        return Classifier(v=labels(r), bias=True)
     if kind == "ForImageClassification":
         return Classifier(v=labels(r), bias=True, first=True)
     if kind == "ForQuestionAnswering":

@@ -53,9 +53,9 @@ def biased_encoder_decoder(r: Reading) -> Model:
 
 
 def _biased_block(r: Reading, n: int, f: int, decodes: bool) -> Block:
-    h, branches = r.d // n, []
+    h = r.d // n
     attention = Attention(n=n, k=n, h=h, causal=decodes, qkv_bias=True, k_bias=r.k_bias, o_bias=True)
-    branches.append(("attention", attention))
+    branches: list[tuple[str, Any]] = [("attention", attention)]
     if decodes:
         cross = CrossAttention(n=n, k=n, h=h, q_bias=True, k_bias=r.k_bias, v_bias=True, o_bias=True)
         branches.append(("cross_attention", cross))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from . import bidirectional, gpt, llama, mixtures, seq2seq
+from . import articles, bidirectional, gpt, llama, mixtures, seq2seq
 from .family import Family
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     dict(sorted({
-        **bidirectional.FAMILIES, **gpt.FAMILIES, **llama.FAMILIES, **mixtures.FAMILIES, **seq2seq.FAMILIES,
+        **articles.FAMILIES, **bidirectional.FAMILIES, **gpt.FAMILIES, **llama.FAMILIES, **mixtures.FAMILIES, **seq2seq.FAMILIES,
     }.items()))
 )  # fmt: skip

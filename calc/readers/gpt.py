@@ -17,7 +17,7 @@ GPT2 = LLAMA.but(
     n=size(("n_head", "num_attention_heads"), 12), k=derived(lambda r: r.n), h=derived(split_head), r=None,
     f=size("n_inner", lambda r: 4 * r.d, null=lambda r: 4 * r.d), gated=False,
     act=word("activation_function", "gelu_new", ACTIVATIONS), tied=flag("tie_word_embeddings", True),
-    norm=LayerNorm(), qkv_bias=True, mlp_bias=True, m=size(("n_positions", "max_position_embeddings"), 1024),
+    norm=LayerNorm(), qkv_bias=True, mlp_bias=True, token_bias=True, m=size(("n_positions", "max_position_embeddings"), 1024),
     position=derived(lambda r: LearnedPositions(m=r.m)),
     alone=fixed("add_cross_attention", False, "GPT-2 read here is a decoder alone"),
 )  # fmt: skip
@@ -41,7 +41,7 @@ def _attention_layers(r: Reading) -> list[int | None]:
 
 def _repeated(r: Reading) -> list[Any]:
     found = r.config.get("attention_types")
-    types = [[["global", "local"], 12]] if found is None else found
+    types: Any = [[["global", "local"], 12]] if found is None else found
     shaped = isinstance(types, list) and all(
         isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list) and type(entry[1]) is int and entry[1] >= 0
         for entry in types
@@ -66,7 +66,7 @@ GPT_NEOX = LLAMA.but(
     d=size("hidden_size", 6144), l=layers("num_hidden_layers", 44), n=size("num_attention_heads", 64), k=derived(lambda r: r.n),
     h=derived(split_head), rotated=rotated(0.25, "rotary_pct"), r=derived(even), f=size("intermediate_size", 24576),
     gated=False, act=word("hidden_act", "gelu", ACTIVATIONS), norm=LayerNorm(), qkv_bias=flag("attention_bias", True),
-    mlp_bias=True, parallel=flag("use_parallel_residual", True),
+    mlp_bias=True, token_bias=True, parallel=flag("use_parallel_residual", True),
     wiring=derived(lambda r: d.parallel_norms if r.parallel else d.pre_norm),
 )  # fmt: skip
 
@@ -117,7 +117,7 @@ FALCON = LLAMA.but(
     norms=size("num_ln_in_parallel_attn", lambda r: 2 if r.new else 1, null=lambda r: 2 if r.new else 1),
     wiring=derived(_falcon_wiring), f=size("ffn_hidden_size", lambda r: 4 * r.d, null=lambda r: 4 * r.d), gated=False,
     act=word("activation", "gelu", ACTIVATIONS), norm=LayerNorm(), qkv_bias=flag("bias", False, null=False),
-    mlp_bias=derived(lambda r: r.qkv_bias), tied=flag("tie_word_embeddings", True),
+    mlp_bias=derived(lambda r: r.qkv_bias), token_bias=True, tied=flag("tie_word_embeddings", True),
 )  # fmt: skip
 
 # -- biases by distance -------------------------------------------------------------------------------------------------
@@ -130,12 +130,18 @@ BLOOM = GPT2.but(
     pieces=fixed("slow_but_exact", False, "BLOOM read here multiplies each matrix in one piece"),
 )  # fmt: skip
 
-LAYER_NORMS = dict.fromkeys(("low_precision_layernorm", "layernorm"), LayerNorm(bias=False))
+
+def _mpt_norm(r: Reading) -> LayerNorm:
+    """A gain alone. ``norm_type`` is no field of this reader's own: other families' configs say other things by it."""
+    if r.config.get("norm_type", "layernorm") not in ("low_precision_layernorm", "layernorm"):
+        raise r.refuse("norm_type", "low_precision_layernorm or layernorm: transformers builds no other")
+    return LayerNorm(bias=False)
+
 
 MPT = BLOOM.but(
     prefix="Mpt", v=size("vocab_size", 50368), d=size(("d_model", "hidden_size"), 2048),
     l=layers(("n_layers", "num_hidden_layers"), 24), n=size(("n_heads", "num_attention_heads"), 16),
-    act=ACTIVATIONS["gelu"], embedding_norm=None, norm=word("norm_type", "low_precision_layernorm", LAYER_NORMS),
+    act=ACTIVATIONS["gelu"], embedding_norm=None, norm=derived(_mpt_norm),
     qkv_bias=False, mlp_bias=False, skips=None, pieces=None,
     limit=inside("attn_config", number("clip_qkv", None)), clip=derived(lambda r: r.limit or None),
     wide=fixed("expansion_ratio", 4, "transformers builds no other"),

@@ -17,7 +17,7 @@ def head_of(r: Reading, language_model: Any, pooled: Any = None) -> Any:
         return pooled
     if kind == "ForQuestionAnswering":
         return Classifier(v=2, bias=True)
-    return Classifier(v=labels(r), bias=kind == "ForTokenClassification" and token_bias(r))
+    return Classifier(v=labels(r), bias=kind == "ForTokenClassification" and r.token_bias)
 
 
 def class_of(r: Reading) -> str:
@@ -33,7 +33,7 @@ def class_of(r: Reading) -> str:
 
 
 def token_bias(r: Reading) -> bool:
-    """Whether a classifier of tokens has a bias."""
+    """Whether a classifier of tokens has a bias, where the family's is transformers' common one."""
     found = r.config.get("token_classification_bias", True)
     if type(found) is not bool:
         raise r.refuse("token_classification_bias", "true or false")
@@ -45,7 +45,9 @@ def labels(r: Reading, default: int = 2) -> int:
     found = r.config.get("num_labels")
     if found is None:
         names = r.config.get("id2label")
-        return len(names) if isinstance(names, dict) and names else default
+        if names is not None and not (isinstance(names, dict) and names):
+            raise r.refuse("id2label", "an object with a name for each class")
+        return default if names is None else len(names)
     if type(found) is not int or not 1 <= found <= 2**40:
         raise r.refuse("num_labels", "a whole number from 1 to 2**40")
     return found

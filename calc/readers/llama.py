@@ -27,6 +27,7 @@ from .family import (
     split_head,
     window_everywhere,
 )
+from .heads import token_bias
 
 LLAMA = Family(d.decoder, MappingProxyType(dict(
     prefix="Llama", classes=CAUSAL, also=NO_TABLE, attention=d.grouped_attention, wiring=d.pre_norm,
@@ -36,7 +37,7 @@ LLAMA = Family(d.decoder, MappingProxyType(dict(
     h=size("head_dim", split_head, null=split_head), r=full_head,
     act=word("hidden_act", "silu", ACTIVATIONS), gated=True, tied=flag("tie_word_embeddings", False),
     norm=RMSNorm(), final_norm=derived(lambda r: r.norm), embedding_norm=None, position=None,
-    narrow=None, alibi=False, cached_whole=False,
+    narrow=None, alibi=False, cached_whole=False, token_bias=derived(token_bias),
     qkv_bias=flag("attention_bias", False), o_bias=derived(lambda r: r.qkv_bias),
     mlp_bias=flag("mlp_bias", False), head_bias=False, qk_norm=None, norm_last=False, clip=None, sinks=False,
     softcap=None, logit_softcap=None, windows=full_everywhere, local_rotary=False, sparse=dense_everywhere,
@@ -91,8 +92,9 @@ GEMMA2 = GEMMA.but(
 GEMMA3 = GEMMA2.but(
     prefix="Gemma3", classes=("ForCausalLM", "TextModel", "TextForSequenceClassification"), v=size("vocab_size", 262208),
     qk_norm=RMSNorm(offset=True), softcap=None, logit_softcap=number("final_logit_softcapping", None),
-    uncapped=fixed("attn_logit_softcapping", None, "Gemma 3 does not cap its scores"), w=size("sliding_window", 4096),
-    pattern=size("sliding_window_pattern", 6), windows=by_type(every_sixth_full), local_rotary=True,
+    unused=number("attn_logit_softcapping", None),  # transformers reads it and caps nothing
+    w=size("sliding_window", 4096), pattern=size("sliding_window_pattern", 6), windows=by_type(every_sixth_full),
+    local_rotary=True,
 )  # fmt: skip
 
 # -- LayerNorm, and no norm's gain --------------------------------------------------------------------------------------

@@ -16,11 +16,17 @@ T5_ACTIVATIONS = {
     for name, gated in ((word, False), (f"gated-{word}", True))
 }
 
+
+def _as_many(r: Reading) -> int:
+    """As many layers in the decoder as ``num_layers`` says: by that name alone, for so it is in transformers."""
+    return int(r.l if r.config.get("num_layers") is not None else r.usual_l)
+
+
 T5 = Family(relative_encoder_decoder, MappingProxyType(dict(
     prefix="T5", also=("n_positions", "tie_word_embeddings"), classes=("ForConditionalGeneration", "Model", "EncoderModel"),
     v=size("vocab_size", 32128), d=size(("d_model", "hidden_size"), 512), h=size(("d_kv", "head_dim"), 64),
     f=size("d_ff", 2048), l=layers(("num_layers", "num_hidden_layers"), 6),
-    l_decoder=layers("num_decoder_layers", lambda r: r.l, null=lambda r: r.l),
+    usual_l=6, l_decoder=layers("num_decoder_layers", _as_many, null=_as_many),
     n=size(("num_heads", "num_attention_heads"), 8), buckets=size("relative_attention_num_buckets", 32),
     forward_words=word("feed_forward_proj", "relu", {name: name for name in T5_ACTIVATIONS}),
     gated=derived(lambda r: T5_ACTIVATIONS[r.forward_words][0]), act=derived(lambda r: T5_ACTIVATIONS[r.forward_words][1]),

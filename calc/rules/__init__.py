@@ -1,0 +1,1 @@
+"""Every cost rule, once: its docstring says what autograd keeps, as measured on torch (CPU)."""

@@ -1,0 +1,201 @@
+"""Attention: positions, caches, masks, and the two kernels."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ..dims import Dim, half, quotient, smaller
+from ..errors import UndefinedError
+from ..tensor import Cached, Tensor, seen
+from .elementwise import Elementwise
+
+
+def visible_pairs(t: Dim, s: Dim, *, causal: bool, window: Dim | None = None, chunk: Dim | None = None) -> Dim:
+    """Query-key pairs that the mask lets through, for t new positions of which the last sees s.
+
+    Causal: F(s) − F(s − t) with F(x) = x(x + 1)/2; with a window of w keys, the query's own included,
+    F(x) = x·m − m(m − 1)/2 with m = min(x, w). In chunks of c, F(x) = ⌊x/c⌋·c(c + 1)/2 + r(r + 1)/2 with r the rest.
+    Bidirectional: t·s.
+    """
+    if not causal:
+        return t * s
+
+    def up_to(x: Dim) -> Dim:
+        if chunk is not None:
+            rest = x - quotient(x, chunk) * chunk
+            return quotient(x, chunk) * half(chunk * (chunk + 1)) + half(rest * (rest + 1))
+        m = x if window is None else smaller(x, window)
+        return x * m - half(m * (m - 1))
+
+    return up_to(s) - up_to(s - t)
+
+
+class AttentionRules(Elementwise):
+    """Rules of what stands between the projections of attention."""
+
+    def rotate(self, name: str, x: Tensor, r: Dim, *, local: bool = False) -> Tensor:
+        """Rotary embedding of the first r of a head's entries: keeps the cosine and sine tables, not its input.
+
+        *local* layers have tables of their own besides those of the others.
+        """
+        shape, table = (("t", "r"), (x["t"], half(r)), "activation"), "local" if local else "rotary"
+        cos, sin = self.buffer(f"{table} cos", *shape), self.buffer(f"{table} sin", *shape)  # type: ignore[arg-type]
+        out = self.like(x)
+        self.record(name, "rotate", out, (x, cos, sin), saved=(cos, sin))
+        return out
+
+    def cache(
+        self, name: str, x: Tensor, kind: Literal["full", "latent", "cross"] = "full", window: Dim | None = None,
+        expanded: Dim | None = None,
+    ) -> Tensor:  # fmt: skip
+        """x's new positions (its axis t, or m of the encoder) behind those a cache holds: the positions a query can see.
+
+        A window layer has at most w − 1 earlier ones at hand. Without a cache this is x itself. *expanded* heads, at all
+        positions, are what transformers' own code caches, and attends to, where that is more than is needed.
+        """
+        step, axes = self.step, seen(x.axes)
+        if not step.cache:
+            return self.view(x, axes, x.sizes)
+
+        def at(positions: Dim) -> tuple[Dim, ...]:
+            return tuple(positions if axis == "s" else size for axis, size in zip(axes, x.sizes, strict=True))
+
+        held = step.source if kind == "cross" else step.s
+        entry = Cached(Tensor(axes, at(held), "key_value", copies=self._copies), kind, None, expanded)
+        if window is not None:
+            entry = entry._replace(kind="window", window=window)
+            held = step.t + smaller(step.s - step.t, window - 1) if expanded is None else step.s
+        out = self.tensor(axes, at(held), "key_value")
+        self.record(name, "cache", out, (x,), cached=(entry,))
+        return out
+
+    def remember(self, name: str, x: Tensor) -> None:
+        """The last position of x (b t d), which the next step starts from: a state that the cache holds."""
+        if self.step.cache:
+            last = Tensor(("b", "d"), (x["b"], x["d"]), "state", copies=self._copies)
+            self.record(name, "cache", (), (x,), cached=(Cached(last, "state", None),))
+
+    def uncached(self, x: Tensor) -> Tensor:
+        """x's positions (its axis t, or m of the encoder) as those that a query can see: all of them, at once."""
+        if "t" in x.axes:
+            self.check_whole()
+        return self.view(x, seen(x.axes), x.sizes)
+
+    def check_whole(self) -> None:
+        """Refuse a step that runs some of the positions and not all, for what mixes them in both directions."""
+        if self.step.t not in (0, self.step.s):
+            raise UndefinedError("mixing positions in both directions needs all of them at once: nothing to decode from a cache")
+
+    def attention(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        causal: bool,
+        window: Dim | None = None,
+        chunk: Dim | None = None,
+        bias: Tensor | None = None,
+        softcap: bool = False,
+        sinks: bool = False,
+        relative: tuple[Tensor, Tensor | None] | None = None,
+    ) -> Tensor:
+        """softmax(q kᵀ + bias) v for q (b t n h), k (b s k h), v (b s k u); returns (b t n u).
+
+        Math keeps q, k and v expanded to n heads, the softmax and a boolean mask; a soft cap keeps its tanh besides.
+        *relative* are vectors (t s h) of each pair, added to its key, and perhaps others, added to its value.
+        """
+        if (sinks or relative is not None) and self.kernels.attention == "flash":
+            what = "attention sinks have" if sinks else "relative keys have"
+            raise UndefinedError(f"flash attention: {what} no flash kernel on the CPU")
+        b, t, n, h = q.sizes
+        s, u = k["s"], v.sizes[-1]
+        pairs = t * s
+        visible = visible_pairs(t, self.step.s, causal=causal, window=window, chunk=chunk) if causal else pairs
+        out = self.tensor(("b", "t", "n", "u"), (b, t, n, u), grad=q.grad or k.grad or v.grad)
+        if chunk is not None:
+            window = chunk
+        if self.kernels.attention == "flash":
+            with self.checkpoint("selective"):
+                self._flash(q, k, v, out, causal, window, bias, softcap, pairs, visible)
+            return out
+        with self.checkpoint("selective"):
+            scores = self.tensor(("b", "n", "t", "s"), (b, n, t, s), grad=q.grad or k.grad)
+            self.record(
+                "scores", "attention", scores, (q, k),
+                saved=self._factors(self._own(q, n), self._own(k, n)),
+                forward=b * n * h, dinput=(q.grad + k.grad) * b * n * h,
+                pairs=pairs, visible=visible, heads=n, window=window,
+            )  # fmt: skip
+            if relative is not None:
+                scores = self._relative("relative_scores", scores, self._own(q, n), relative[0], pairs, visible)
+            if softcap:
+                scores = self.act("softcap", scores, "output")
+            if bias is not None:
+                scores = self.add("bias", scores, bias)
+            if causal:
+                mask = self.buffer(f"mask {window}", ("t", "s"), (t, s), "mask")
+                self.record("mask", "mask", scores, (scores, mask), saved=(mask,))
+            weights = self._softmax(scores, sinks)
+            self.record(
+                "mix", "attention", out, (weights, v),
+                saved=self._factors(weights, self._own(v, n)),
+                forward=b * n * u, dinput=(weights.grad + v.grad) * b * n * u,
+                pairs=pairs, visible=visible, heads=n, window=window,
+            )  # fmt: skip
+            if relative is not None and relative[1] is not None:
+                return self._relative("relative_mix", out, weights, relative[1], pairs, visible)
+        return out
+
+    def _relative(self, name: str, x: Tensor, a: Tensor, rows: Tensor, pairs: Dim, visible: Dim) -> Tensor:
+        """x plus a (queries, in a copy of their own, or the softmax) times the pairs' vectors rows (t s h): keeps both."""
+        b, n = x["b"], x["n"]
+        work = b * n * rows.sizes[-1]
+        self.record(
+            name, "product", extra := self.like(x), (a, rows), saved=self._factors(a, rows), forward=work,
+            dinput=(a.grad + rows.grad) * work, pairs=pairs, visible=visible,
+        )  # fmt: skip
+        return self.add(f"{name}_add", x, extra)
+
+    def _softmax(self, scores: Tensor, sinks: bool) -> Tensor:
+        """Keeps its output. With *sinks* a trained logit a head is one column more, which is kept and then left out."""
+        if not sinks:
+            return self.act("softmax", scores, "output")
+        b, n, t, s = scores.sizes
+        wide = self.tensor(scores.axes, (b, n, t, s + 1))
+        self.record("sinks", "concat", wide, (scores,), (self.weight(("n",), (n,), "vector"),))
+        return self.view(self.act("softmax", wide, "output"), scores.axes, scores.sizes)
+
+    def _own(self, x: Tensor, n: Dim) -> Tensor:
+        """Queries, keys or values (b t n h) as the math kernel keeps them: its own copies, expanded to n heads.
+
+        (Of one sequence, one head or one position the copies are views; what is tied would then be kept once.)
+        """
+        b, s, _, h = x.sizes
+        return self.tensor((x.axes[0], x.axes[1], "n", x.axes[3]), (b, s, n, h), x.role, x.grad)
+
+    def _flash(
+        self, q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, window: Dim | None, bias: Tensor | None,
+        softcap: bool, pairs: Dim, visible: Dim,
+    ) -> None:  # fmt: skip
+        """One kernel: keeps q, k, v unexpanded, the output and one fp32 log-sum-exp a row and head, and runs the scores
+        again backward (5 products against 2). A window takes an additive mask, a constant bias one for each head."""
+        b, t, n, h = q.sizes
+        u = v.sizes[-1]
+        if h != u:
+            raise UndefinedError(f"flash attention: keys are {h} wide and values {u}; the CPU's kernel takes equal widths only")
+        if bias is not None and bias.grad:
+            raise UndefinedError("flash attention: a trainable position bias has no flash kernel on the CPU")
+        if softcap:
+            raise UndefinedError("flash attention: soft-capped scores have no flash kernel on the CPU")
+        masks: tuple[Tensor, ...] = ()
+        if window is not None and bias is None:
+            masks = (self.buffer(f"mask {window}", ("t", "s"), (t, k["s"]), "activation"),)
+        if bias is not None:
+            masks = (self.buffer(f"biased mask {window}", ("n", "t", "s"), (n, t, k["s"]), "activation"),)
+        rows = self.tensor(("b", "n", "t"), (b, n, t), "statistic")
+        self.record(
+            "flash", "attention", out, (q, k, v, *masks), saved=(q, k, v, out, rows, *masks),
+            forward=b * n * (h + u), dinput=b * n * (3 * h + 2 * u) if out.grad else 0,
+            pairs=pairs, visible=visible, heads=n, window=window,
+        )  # fmt: skip

@@ -1,0 +1,113 @@
+"""Linear maps: by a weight, by a convolution's kernel, by a table's rows, and of two tensors by each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ..dims import Dim, product
+from ..errors import InputError
+from ..tensor import Role, Tensor, parse
+from .elementwise import Elementwise
+
+
+class Linear(Elementwise):
+    """Rules of operations that multiply and add: backward costs one forward for each gradient that is needed."""
+
+    def linear(
+        self,
+        name: str,
+        x: Tensor,
+        pattern: str,
+        *,
+        bias: bool = False,
+        weight: Tensor | None = None,
+        role: Role = "matrix",
+        trains: bool = True,
+        kind: str = "linear",
+        each: tuple[str, ...] = (),
+        **sizes: Dim,
+    ) -> Tensor:
+        """x times a weight over the axes that the pattern sums over. Saves its input if the weight trains. With *each*
+        the weight has these axes too: a matrix of its own for each head, say.
+
+        Backward costs one forward for each gradient that is needed. *weight* reuses a weight (a tied head). An adapter
+        adds x A B, A to its rank and B to the result.
+        """
+        out = self._product(name, x, pattern, bias, weight, role, trains, kind, each, sizes)
+        if self.adapters is None or name not in self.adapters.targets:
+            return out
+        adapters, self.adapters = self.adapters, None
+        plan = parse(pattern)
+        lead = "... " if plan.leading else ""
+        rank = (lead + " ".join(axis for axis in plan.left if axis in plan.right)).strip() + " rank"
+        low = self._product(f"{name}.lora_a", x, f"{lead}{' '.join(plan.left)} -> {rank}", sizes={"rank": adapters.r})
+        high = self._product(f"{name}.lora_b", low, f"{rank} -> {lead}{' '.join(plan.right)}", sizes=sizes)
+        self.adapters = adapters
+        return self.add(f"{name}.lora", out, high)
+
+    def _product(
+        self,
+        name: str,
+        x: Tensor,
+        pattern: str,
+        bias: bool = False,
+        weight: Tensor | None = None,
+        role: Role = "matrix",
+        trains: bool = True,
+        kind: str = "linear",
+        each: tuple[str, ...] = (),
+        sizes: Mapping[str, Dim] = MappingProxyType({}),
+    ) -> Tensor:
+        plan = parse(pattern, tuple(sizes), each)
+        lead = len(x.axes) - len(plan.left)
+        if x.axes[lead:] != plan.left or (lead and not plan.leading):
+            raise InputError(f"linear({name!r}, {x}, {pattern!r}): the tensor's axes are {' '.join(x.axes)}")
+        known = (*x.sizes[lead:], *sizes.values())
+        made = plan.made_of(known)
+        if weight is None:
+            weight = self.weight(plan.weight, plan.weight_of(known), role, trains)
+        out = self.tensor(x.axes[:lead] + plan.right, x.sizes[:lead] + plan.right_of(known), grad=x.grad or weight.grad)
+        weights: tuple[Tensor, ...] = (weight,)
+        if bias:
+            weights += (self.weight(plan.made, made, "head" if role == "head" else "vector", trains),)
+        work = x.numel * product(made)
+        self.record(
+            name, kind, out, (x,), weights,
+            saved=(x,) if weight.grad else (),
+            forward=work, dinput=work if x.grad else 0, dweight=work if weight.grad else 0,
+        )  # fmt: skip
+        return out
+
+    def convolution(self, name: str, x: Tensor, *, t: Dim, taps: Dim, d: Dim) -> Tensor:
+        """x (b … c) under a kernel of *taps* places, at t places, plus a bias: (b t d). Keeps its input, as a linear does."""
+        c = x["c"]
+        weights = self.weight(("k", "c", "d"), (taps, c, d)), self.weight(("d",), (d,), "vector")
+        out = self.tensor(("b", "t", "d"), (x["b"], t, d), grad=x.grad or weights[0].grad)
+        work = out.numel * taps * c
+        self.record(
+            name, "convolution", out, (x,), weights,
+            saved=(x,) if weights[0].grad else (),
+            forward=work, dinput=work if x.grad else 0, dweight=work if weights[0].grad else 0,
+        )  # fmt: skip
+        return out
+
+    def lookup(self, name: str, ids: Tensor, table: Tensor) -> Tensor:
+        """Rows of a table (v …) by index: no multiply-adds; saves the int64 indices."""
+        out = self.tensor((*ids.axes, *table.axes[1:]), (*ids.sizes, *table.sizes[1:]), grad=table.grad)
+        self.record(name, "lookup", out, (ids,), (table,), saved=(ids,) if table.grad else ())
+        return out
+
+    def product(self, name: str, a: Tensor, b: Tensor, axes: str) -> Tensor:
+        """Two tensors multiplied along the axes they share by name and summed over those that *axes* leaves out.
+
+        Keeps each factor whose partner needs a gradient; backward costs one forward for each.
+        """
+        sizes = dict(zip(a.axes, a.sizes, strict=True)) | dict(zip(b.axes, b.sizes, strict=True))
+        right = tuple(axes.split())
+        out = self.tensor(right, tuple(sizes[axis] for axis in right), grad=a.grad or b.grad)
+        work = product(sizes.values())
+        self.record(
+            name, "product", out, (a, b), saved=self._factors(a, b), forward=work, dinput=(a.grad + b.grad) * work
+        )
+        return out

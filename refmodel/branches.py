@@ -1,0 +1,158 @@
+"""The twins of what a layer is made of: norms, positions, branches, and how they are wired."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from ..blocks import attention as attentions
+from ..blocks import linear_attention as linear_attentions
+from ..blocks import mixer as mixers
+from ..blocks import mla as latents
+from ..blocks import mlp as mlps
+from ..blocks import moe as mixtures
+from ..blocks import norm as norms
+from ..blocks import position as positions
+from ..blocks import wiring as wirings
+from . import attention, linear_attention, mixer, mla, mlp, moe, norm, position, wiring
+from .dispatch import ALONE, BASE, CAP, CLIP, LOCAL_BASE, Given, build, linear, maybe
+
+# -- norms and positions --------------------------------------------------------------------------------------------------
+
+
+@build.register
+def _(c: norms.LayerNorm, d: int, given: Given = ALONE) -> nn.Module:
+    return norm.LayerNorm(d, gain=c.gain, bias=c.bias)
+
+
+@build.register
+def _(c: norms.RMSNorm, d: int, given: Given = ALONE) -> nn.Module:
+    return (norm.OffsetRMSNorm if c.offset else norm.RMSNorm)(d, gain=c.gain)
+
+
+@build.register
+def _(c: norms.HeadsNorm, d: int, given: Given = ALONE) -> nn.Module:
+    return norm.HeadsNorm(build(c.norm, d))
+
+
+def of_heads(c: Any, n: int, h: int) -> Any:
+    """The twin of a norm of n heads, h wide each."""
+    if isinstance(c, norms.LayerNorm) and c.heads:
+        return norm.LayerNormOfEachHead(n, h, gain=c.gain, bias=c.bias)
+    return maybe(c, n * h if isinstance(c, norms.HeadsNorm) else h)
+
+
+@build.register
+def _(c: positions.LearnedPositions, d: int, given: Given = ALONE) -> nn.Module:
+    return position.LearnedPositions(d, c.m, reserved=c.reserved)
+
+
+@build.register
+def _(c: positions.Sinusoidal, d: int, given: Given = ALONE) -> nn.Module:
+    return position.Sinusoidal()
+
+
+@build.register
+def _(c: positions.Rotary, d: int, given: Given = ALONE) -> nn.Module:
+    return position.Rotary(c.r, base=LOCAL_BASE if c.local else BASE)
+
+
+@build.register
+def _(c: positions.ALiBi, d: int, given: Given = ALONE) -> nn.Module:
+    return position.ALiBi(c.n)
+
+
+# -- branches -------------------------------------------------------------------------------------------------------------
+
+
+@build.register
+def _(c: mlps.MLP, d: int, given: Given = ALONE) -> nn.Module:
+    return mlp.MLP(d, c.f, mlp.FUNCTIONS[c.act.name], bias=c.bias)
+
+
+@build.register
+def _(c: mlps.GatedMLP, d: int, given: Given = ALONE) -> nn.Module:
+    return mlp.GatedMLP(d, c.f, mlp.FUNCTIONS[c.act.name], bias=c.bias)
+
+
+@build.register
+def _(c: mlps.ClampedGatedMLP, d: int, given: Given = ALONE) -> nn.Module:
+    return mlp.ClampedGatedMLP(d, c.f, bias=c.bias)
+
+
+@build.register
+def _(c: attentions.Attention, d: int, given: Given = ALONE) -> nn.Module:
+    heads, groups = c.n * c.h, c.k * c.h
+    k_bias = c.qkv_bias if c.k_bias is None else c.k_bias
+    bias = c.position if isinstance(c.position, positions.RelativeBias) else None
+    return attention.Attention(
+        c.h,
+        linear(d, heads if c.projected else None, bias=c.qkv_bias),
+        linear(d, groups if c.projected and not c.qk_tied else None, bias=k_bias),
+        linear(d, groups if c.projected and not c.kv_tied else None, bias=c.qkv_bias),
+        linear(heads, d, bias=c.o_bias),
+        gate=linear(d, heads if c.output_gate else None), w=c.w, chunk=c.chunk, causal=c.causal,
+        position=relative(bias, causal=c.causal) if bias else maybe(c.position, d),
+        q_norm=of_heads(c.qk_norm, c.n, c.h), k_norm=of_heads(c.qk_norm, c.k, c.h), norm_last=c.norm_last,
+        clip=CLIP if c.clip else None, cap=CAP if c.softcap else None, sinks=c.n if c.sinks else None,
+        cached_heads=c.n if c.cached_whole else None,
+    )  # fmt: skip
+
+
+def relative(c: positions.RelativeBias, *, causal: bool) -> position.RelativeBias:
+    """A relative bias's twin; whether keys stand ahead of queries is the attention's to say."""
+    return position.RelativeBias(c.m, c.n, causal=causal, each_layer=c.each_layer)
+
+
+@build.register
+def _(c: attentions.CrossAttention, d: int, given: Given = ALONE) -> nn.Module:
+    return attention.CrossAttention(
+        d, c.n, c.k, c.h, q_bias=c.q_bias, k_bias=c.k_bias, v_bias=c.v_bias, o_bias=c.o_bias, source=given.source
+    )
+
+
+@build.register
+def _(c: latents.MLA, d: int, given: Given = ALONE) -> nn.Module:
+    return mla.MLA(d, c.n, c.c, c.q, c.p, c.r, c.u, bias=c.bias, gain=c.norm.gain, absorbed=c.absorbed)
+
+
+@build.register
+def _(c: mixtures.MoE, d: int, given: Given = ALONE) -> nn.Module:
+    return moe.MoE(
+        nn.Linear(d, c.e, bias=c.router_bias), [build(c.expert, d) for _ in range(c.e)], c.a,
+        shared=maybe(c.shared, d), shared_gate=linear(d, 1 if c.shared_gate else None),
+        score=c.score, renormalise=c.renormalise,
+    )  # fmt: skip
+
+
+@build.register
+def _(c: linear_attentions.LinearAttention, d: int, given: Given = ALONE) -> nn.Module:
+    return linear_attention.LinearAttention(d, c.n, c.h, c.m)
+
+
+@build.register
+def _(c: mixers.TokenMixing, d: int, given: Given = ALONE) -> nn.Module:
+    return mixer.TokenMixing(given.t, c.f, mlp.FUNCTIONS[c.act.name])
+
+
+@build.register
+def _(c: mixers.SqueezeExcitation, d: int, given: Given = ALONE) -> nn.Module:
+    return mixer.SqueezeExcitation(d, c.f)
+
+
+@build.register
+def _(c: wirings.Residual, d: int, given: Given = ALONE) -> wiring.Residual:
+    return wiring.Residual(
+        build(c.branch, d, given), before=maybe(c.before, d), after=maybe(c.after, d), outer=maybe(c.outer, d)
+    )
+
+
+@build.register
+def _(c: wirings.Block, d: int, given: Given = ALONE) -> nn.Module:
+    return wiring.Block([build(branch, d, given) for branch in c.branches])
+
+
+@build.register
+def _(c: wirings.Parallel, d: int, given: Given = ALONE) -> nn.Module:
+    return wiring.Parallel([build(branch, d, given) for branch in c.branches], maybe(c.norm, d))

@@ -1,0 +1,272 @@
+"""What cannot be read is refused in one line that names the file and the field; nothing else is ever raised, and not late."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drawn_configs import CONFIG_MAPPING
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from blockcalc.budget import widths
+from blockcalc.errors import InputError
+from blockcalc.readers import FOREIGN, load, read
+from blockcalc.readers.config import LARGEST_FILE, Rule
+from blockcalc.readers.families import FAMILIES
+from blockcalc.tables import presets
+from blockcalc.tensor import Step
+
+NUMBERS = {
+    "zero": 0, "negative": -1, "fractional": 4096.5, "a float": 4096.0, "a string": "4096", "a boolean": True, "huge": 10**30,
+    "NaN": float("nan"), "infinite": float("inf"), "a list": [4096], "an object": {"size": 4096}, "a little too large": 2**40 + 1,
+}  # fmt: skip
+
+
+def refusal(model: Any, *words: str, **changes: Any) -> str:
+    """The one line in which *model* is refused, which holds all *words*."""
+    with pytest.raises(InputError) as caught:
+        load(model, changes)
+    line = str(caught.value)
+    assert line.isprintable() and len(line) < 1500, line
+    assert all(word in line for word in words), line
+    return line
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str | bytes], Path]:
+    """Writes a config.json and gives its path."""
+
+    def made(text: str | bytes) -> Path:
+        path = tmp_path / "config.json"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return made
+
+
+# -- the file -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["nowhere/config.json", "llama-9b", "", "a\0b", "x" * 5000, "two\nlines", "\ud800"], ids=range(7))
+def test_a_name_that_is_no_file_and_no_preset_is_refused(name: str, tmp_path: Path) -> None:
+    refusal(name if name else tmp_path, "no such file, folder, preset or block")
+
+
+def test_a_preset_that_is_nearly_named_is_suggested() -> None:
+    refusal("gtp2", "did you mean gpt2")
+
+
+@pytest.mark.parametrize("text", ["", "{", "{'model_type': 'llama'}", "{\"a\": 1} x", "[1,]", "\ufeff{}", b"\x80\x02}q\x00.", b"\xff\xfe{\0}\0", b"\0" * 99])
+def test_what_is_not_json_is_refused(write: Any, text: str | bytes) -> None:
+    refusal(write(text), "config.json: not JSON")
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "null", '"llama"', "true", "1e999"])
+def test_json_that_is_no_object_is_refused(write: Any, text: str) -> None:
+    refusal(write(text), "config.json: found", "expected an object")
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":', '{"model_type":"llama","hidden_size":['])
+def test_a_hundred_thousand_levels_are_refused(write: Any, opening: str) -> None:
+    refusal(write(opening * 100_000), "config.json: nested too deeply")
+
+
+@pytest.mark.parametrize("levels", range(900, 1000, 7))
+def test_levels_at_the_parsers_own_limit_are_refused(write: Any, levels: int) -> None:
+    deep = "[" * levels + "]" * levels
+    refusal(write(f'{{"model_type": "gpt2", "n_embd": {deep}, "hidden_size": {deep}}}'), "config.json: ")
+
+
+def test_a_file_above_16_mb_is_refused(write: Any) -> None:
+    path = write("{}")
+    os.truncate(path, LARGEST_FILE + 1)
+    refusal(path, "config.json: more than 16777216 bytes")
+
+
+def test_a_device_without_end_is_refused() -> None:
+    refusal("/dev/zero", "/dev/zero: more than")
+
+
+def test_a_number_of_more_digits_than_python_reads_is_refused(write: Any) -> None:
+    refusal(write(f'{{"model_type": "llama", "hidden_size": {"9" * 5000}}}'), "config.json: not JSON")
+    refusal({"model_type": "llama", "hidden_size": 10**5000}, "hidden_size: found a number of 16610 bits")
+
+
+def test_a_field_that_stands_twice_is_refused(write: Any) -> None:
+    refusal(write('{"model_type": "llama", "hidden_size": 64, "hidden_size": 65}'), "config.json: hidden_size: the field stands twice")
+    refusal(write('{"model_type": "llama", "rope_scaling": {"a\\nb": 1, "a\\nb": 2}}'), "config.json: 'a\\nb': the field stands twice")
+
+
+def test_a_million_fields_are_read_in_no_time(write: Any) -> None:
+    fields = ",".join(f'"{i}":0' for i in range(1_000_000))
+    path = write(f'{{{fields},"0":0}}')
+    start = time.monotonic()
+    refusal(path, "0: the field stands twice")
+    assert time.monotonic() - start < 10
+
+
+def test_a_folder_without_a_config_and_one_called_config_are_refused(tmp_path: Path) -> None:
+    refusal(tmp_path, "no such file")
+    (tmp_path / "config.json").mkdir()
+    refusal(tmp_path, "cannot be read: Is a directory")
+
+
+def test_links_to_nothing_and_in_a_circle_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "broken").symlink_to(tmp_path / "nothing")
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    refusal(tmp_path / "broken", "broken", "no such file")
+    refusal(tmp_path / "circle", "circle")
+
+
+def test_a_folder_with_a_config_is_read(write: Any) -> None:
+    path = write(json.dumps(presets()["gpt2"]["config"]))
+    assert load(path.parent).stack == load("gpt2").stack == load(str(path)).stack
+
+
+# -- the fields ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["gtp2", "", "LLAMA", 3, None, ["llama"], {}, True, "a\nb"])
+def test_an_unknown_model_type_is_refused(kind: Any) -> None:
+    refusal({"model_type": kind}, "config: model_type: found", "llama")
+
+
+def test_a_missing_model_type_is_refused(write: Any) -> None:
+    refusal(write("{}"), "config.json: model_type: found nothing")
+
+
+@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "LlamaForMaskedLM", "", "a\nb", 3, [3], {}, [[]], ["x" * 10**6]])
+def test_an_unknown_architecture_is_refused(name: Any) -> None:
+    refusal({"model_type": "llama", "architectures": name}, "config: architectures: found", "LlamaForCausalLM")
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize("junk", NUMBERS)
+def test_every_size_of_every_family_is_a_whole_number_in_range(kind: str, junk: str) -> None:
+    for field in sizes_of(kind):
+        if NUMBERS[junk] == 0 and field in ZERO_IS_FINE:
+            continue
+        refusal({"model_type": kind, "num_experts_per_tok": 1, field: NUMBERS[junk]}, "config: ", field)
+
+
+def sizes_of(kind: str) -> list[str]:
+    """The fields whose class default is a whole number, and which the family reads."""
+    default = class_default(kind)
+    return sorted(field for field in fields_of(kind) if type(default.get(field)) is int)
+
+
+def class_default(kind: str) -> dict[str, Any]:
+    """A family's config as transformers saves it, or as little as there can be of one that transformers does not have."""
+    return CONFIG_MAPPING[kind]().to_dict() if kind in CONFIG_MAPPING else {"model_type": kind}
+
+
+def fields_of(kind: str) -> set[str]:
+    """The fields that a family reads."""
+    rules = [rule for rule in FAMILIES[kind].knobs.values() if isinstance(rule, Rule)]
+    return {field for rule in rules for field in rule.fields}
+
+
+ZERO_IS_FINE = {"first_k_dense_replace", "max_window_layers", "n_shared_experts", "pooler_output_size", "sliding_window"}
+
+WRONG: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "a width that heads do not divide": ({"model_type": "llama", "hidden_size": 4097}, ("hidden_size = 4097", "num_attention_heads = 32")),
+    "heads that groups do not divide": ({"model_type": "llama", "num_key_value_heads": 5}, ("num_attention_heads = 32", "num_key_value_heads = 5")),
+    "BERT's width": ({"model_type": "bert", "num_attention_heads": 7}, ("hidden_size = 768", "num_attention_heads = 7")),
+    "BART's decoder heads": ({"model_type": "bart", "decoder_attention_heads": 7}, ("d_model = 1024", "decoder_attention_heads = 7")),
+    "more active experts than there are": ({"model_type": "mixtral", "num_experts_per_tok": 9}, ("num_experts_per_tok: found 9", "8 experts of num_local_experts")),
+    "a window of nothing": ({"model_type": "mistral", "sliding_window": 0}, ("sliding_window: found 0",)),
+    "too few layer types": ({"model_type": "gemma2", "layer_types": ["full_attention"]}, ("layer_types: found a list", "26 entries")),
+    "layer types of other words": ({"model_type": "gemma2", "layer_types": ["linear_attention"] * 26}, ("layer_types: found a list", "'full_attention'")),
+    "layer types that are no words": ({"model_type": "gemma2", "layer_types": [[]] * 26}, ("layer_types: found a list",)),
+    "layer types that are no list": ({"model_type": "gemma2", "layer_types": "full_attention"}, ("layer_types: found \"full_attention\"",)),
+    "layers that are not there": ({"model_type": "qwen3_moe", "mlp_only_layers": [24]}, ("mlp_only_layers: found a list", "below 24")),
+    "an activation that is none": ({"model_type": "llama", "hidden_act": "swiglu"}, ("hidden_act: found \"swiglu\"", "silu")),
+    "a flag that is a word": ({"model_type": "llama", "tie_word_embeddings": "false"}, ("tie_word_embeddings: found \"false\"", "true or false")),
+    "too many layers": ({"model_type": "llama", "num_hidden_layers": 2**40}, ("num_hidden_layers", "at most 65536 layers")),
+    "GPT-Neo's layers": ({"model_type": "gpt_neo", "attention_types": [[["global"], 2**40]]}, ("attention_types",)),
+    "two names that disagree": ({"model_type": "gpt2", "n_embd": 768, "hidden_size": 64}, ("hidden_size: found 64", "768", "n_embd")),
+    "a text model inside": ({"model_type": "llama", "text_config": {"hidden_size": 4}}, ("text_config", "no such field")),
+    "experts in a dense family": ({"model_type": "llama", "num_local_experts": 8}, ("num_local_experts", "no such field")),
+    "a latent in plain attention": ({"model_type": "llama", "kv_lora_rank": 512}, ("kv_lora_rank", "no such field")),
+    "cross-attention": ({"model_type": "gpt2", "add_cross_attention": True}, ("add_cross_attention: found true", "expected false")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_fields_that_contradict_are_refused(case: str) -> None:
+    config, words = WRONG[case]
+    refusal(config, "config: ", *words)
+
+
+@pytest.mark.parametrize("field", sorted(FOREIGN))
+def test_a_field_of_an_architecture_that_is_not_read_is_refused(field: str) -> None:
+    foreign = [kind for kind in FAMILIES if field not in fields_of(kind)]
+    for kind in foreign:
+        refusal({"model_type": kind, "num_experts_per_tok": 1, field: 7}, "config: ")
+
+
+def test_a_changed_field_is_named_and_may_be_set_right() -> None:
+    assert refusal("llama-7b", "llama-7b: hidden_size: found 0", hidden_size=0)
+    assert load("llama-7b", {"hidden_size": 64 * 32}).embedding.d == 2048
+
+
+# -- anything at all ----------------------------------------------------------------------------------------------------
+
+junk = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 9), st.integers(), st.sampled_from([2**16, 2**16 + 1, 2**40, 2**40 + 1, 10**30, 10**4000]),
+    st.floats(), st.text(max_size=9), st.sampled_from(["full_attention", "gelu", "local"]),
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-1, 9) | st.floats() | st.text(max_size=3),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3), max_leaves=9,
+    ),
+    st.sampled_from(["[]", "{}"]).map(lambda pair: json.loads(pair[0].replace("{", '{"a":') * 300 + ("1" if pair == "{}" else "") + pair[1] * 300)),
+    st.builds(lambda word, count: [word] * count, st.sampled_from(["full_attention", 0, 7, [], None, "x"]), st.sampled_from([1, 12, 24, 100_000])),
+)  # fmt: skip
+
+STARTS: list[dict[str, Any]] = [
+    *(preset["config"] for preset in presets().values() if preset["config"]["model_type"] in FAMILIES),
+    *({"model_type": kind} for kind in FAMILIES),
+    *map(class_default, FAMILIES),
+]
+EVERY_FIELD = sorted(FOREIGN.union(*map(fields_of, FAMILIES), ["architectures", "num_labels", "id2label", "rope_parameters", "rope_scaling"]))
+
+
+@st.composite
+def broken(draw: Any) -> dict[str, Any]:
+    """A config with one to four fields dropped, moved, or replaced by anything."""
+    config = dict(draw(st.sampled_from(STARTS)))
+    own = sorted(fields_of(config["model_type"]) | set(config) - {"model_type"})
+    for _ in range(draw(st.integers(1, 4))):
+        field = draw(st.sampled_from(own) | st.sampled_from(own) | st.sampled_from(EVERY_FIELD) | st.just("model_type"))
+        action = draw(st.sampled_from(["drop", "swap", "junk", "junk", "junk", "small"]))
+        if action == "drop":
+            config.pop(field, None)
+        elif action == "swap":
+            config[field] = config.get(draw(st.sampled_from(own)))
+        else:
+            config[field] = draw(st.integers(1, 64) if action == "small" else junk)
+    return config
+
+
+# Ten times as many as of others: each takes a millisecond.
+@settings(max_examples=10 * settings().max_examples)
+@given(config=broken())
+def test_anything_is_read_or_refused(config: dict[str, Any]) -> None:
+    start = time.process_time()
+    try:
+        model = read(config, "test")
+        budget = model.budget(Step.train(2, 5))
+        counts = [budget.parameters().total, budget.work().forward, *budget.cache(widths("bf16")).values()]
+    except InputError as error:
+        assert str(error).startswith("test: ") and str(error).isprintable(), str(error)
+        assert len(str(error)) < 1500
+    else:
+        assert all(type(count) is int and count >= 0 for count in counts)
+        note(f"read as {model.name}")
+    assert time.process_time() - start < 2
