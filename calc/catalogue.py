@@ -201,7 +201,7 @@ BLOCKS: Mapping[str, Entry] = MappingProxyType({
         {"d": 77, "n": 7, "f": 29},
     ),
     "sandwich-order": Entry(
-        "block: three attentions and three feed-forwards, s·sf·sf·f (sandwich transformer, Press et al. 2020, arXiv:1911.03864)",
+        "block: three attentions and three feed-forwards, s·sf·sf·f (Press et al. 2020, arXiv:1911.03864)",
         lambda d, n, f: _branches(
             LayerNorm(), _mha(d, n), _mha(d, n), MLP(f=f), _mha(d, n), MLP(f=f), MLP(f=f)
         ),

@@ -265,7 +265,7 @@ class Model:
         """The step, at the lengths that the model sets itself: an image's patches, a spectrogram's frames."""
         length, source = self.embedding.length, self.encoder_embedding and self.encoder_embedding.length
         if length is not None:
-            step = replace(step, t=length, s=length)
+            step = replace(step, t=length, s=length, source=length)
         if source is not None:
             step = replace(step, source=source, source_new=source if step.source_new != 0 else 0)
         return step

@@ -144,7 +144,7 @@ class Recorder:
         return self.memory
 
     def ids(self, x: Tensor) -> Tensor:
-        """The tokens (b t), int64, that the embedding looked up: what another table is asked by. Their own for a block alone."""
+        """The tokens (b t), int64, that the embedding looked up, and that another table is asked by; some for a block alone."""
         if self.tokens is None:
             self.tokens = Tensor(("b", "t"), (x["b"], x["t"]), "index", grad=False)
         return self.tokens

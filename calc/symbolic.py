@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import sympy
 
+from .blocks.mixer import TokenMixing
 from .budget import Budget, Widths, widths
 from .convention import flops
 from .dims import Dim, symbol
@@ -25,7 +26,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType({
     "h": "head width", "w": "window", "e": "experts", "a": "active experts a token", "c": "key-value latent width",
     "q": "query latent width", "p": "position-free head width", "r": "rotary width", "u": "value head width",
     "v": "vocabulary", "l": "layers", "m": "rows of a position table", "types": "token types",
-    "i": "width of a narrower token table, or of a pooled vector; entries that a gate reads", "j": "sets of weights that layers share",
+    "i": "width of a narrower token table, or of a pooled vector; entries that a gate reads",
+    "j": "sets of weights that layers share",
     "used": "outputs that are kept, the others filling the matrix up",
     "x": "input channels: colours, or mel bins", "y": "pixels of a patch", "z": "pixels of an image",
 })  # fmt: skip
@@ -162,9 +164,11 @@ def symbolize(component: Any) -> tuple[Any, dict[Any, int], dict[str, str]]:
         places = found.setdefault(letter, [])
         if (scope, size) not in places:
             places.append((scope, size))
-    names = {(letter, scope): _name(letter, scope, size, found[letter]) for letter in found for scope, size in found[letter]}
-    values = {symbol(names[letter, scope]): size for letter in found for scope, size in found[letter]}
-    letters = {name: letter for (letter, _), name in names.items()}
+    names = {
+        (letter, scope, size): _name(letter, scope, size, found[letter]) for letter in found for scope, size in found[letter]
+    }
+    values = {symbol(name): size for (_, _, size), name in names.items()}
+    letters = {name: letter for (letter, _, _), name in names.items()}
     return _replaced(component, "", names), values, letters
 
 
@@ -175,13 +179,17 @@ def _name(letter: str, scope: str, size: int, places: list[tuple[str, int]]) -> 
     if len({value for _, value in places}) == 1:
         return capital
     same = [place for place, value in places if value == size]
-    return f"{capital}_{same[0]}" if same[0] else capital
+    name = f"{capital}_{same[0]}" if same[0] else capital
+    before = [value for place, value in places if place == same[0]].index(size)  # others of the same scope
+    return f"{name}_{before + 1}" if before else name
 
 
 def _scope_of(component: Any, field: str, scope: str) -> str:
-    """Experts, shared experts and encoders name the sizes inside them; so do the distinct layers of a stack."""
+    """Experts, shared experts, encoders and token mixing name the sizes inside them; so do the distinct layers of a stack."""
     if isinstance(component, Layer):
         return f"{scope}_{component.name}".strip("_") if component.name != "layer" else scope
+    if isinstance(component, TokenMixing):
+        return "token"
     return field if field in ("expert", "shared", "encoder", "encoder_embedding") else scope
 
 
@@ -200,7 +208,7 @@ def _sizes(component: Any, scope: str) -> list[tuple[str, str, int]]:
     return sizes
 
 
-def _replaced(component: Any, scope: str, names: Mapping[tuple[str, str], str]) -> Any:
+def _replaced(component: Any, scope: str, names: Mapping[tuple[str, str, int], str]) -> Any:
     if isinstance(component, tuple):
         return tuple(_replaced(item, scope, names) for item in component)
     if not is_dataclass(component) or isinstance(component, type):
@@ -209,7 +217,7 @@ def _replaced(component: Any, scope: str, names: Mapping[tuple[str, str], str]) 
     for field in fields(component):
         value, inner = getattr(component, field.name), _scope_of(component, field.name, scope)
         if type(value) is int:
-            changes[field.name] = symbol(names[field.name, inner])
+            changes[field.name] = symbol(names[field.name, inner, value])
         elif field.name == "order":
             changes[field.name] = ()
         elif value is not None:

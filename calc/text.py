@@ -21,7 +21,7 @@ class _Text(StrPrinter):  # type: ignore[misc]
     def _print_Pow(self, expr: Any, rational: bool = False) -> str:
         if expr.exp.is_Integer and expr.exp > 0:
             return f"{self.parenthesize(expr.base, 100)}{str(expr.exp).translate(_POWERS)}"
-        return str(super()._print_Pow(expr, rational=rational))
+        return str(super()._print_Pow(expr, rational=rational)).replace("**", "^")
 
     def _print_Mul(self, expr: Any) -> str:
         return str(super()._print_Mul(expr)).replace("*", "·")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .context import Run
-from .position import ALiBi, RelativeBias, Rotary
+from .position import ALiBi, RelativeBias, RelativeKeys, Rotary
 
 
 def hidden_pairs(end: int, t: int, s: int, *, window: int | None = None, chunk: int | None = None) -> Tensor:
@@ -24,16 +24,21 @@ def hidden_pairs(end: int, t: int, s: int, *, window: int | None = None, chunk: 
 
 
 def math(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, *, mask: Tensor | None, scale: float, cap: float | None,
-    sinks: Tensor | None,
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, near: Tensor | None, far: Tensor | None, *, mask: Tensor | None,
+    scale: float, cap: float | None, sinks: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    """softmax(q kᵀ/√h + bias) v written out. Vaswani et al. 2017, arXiv:1706.03762, equation 1. *sinks* (n) are scores
-    of no key."""
+    """softmax(q kᵀ/√h + bias) v written out. Vaswani et al. 2017, arXiv:1706.03762, equation 1.
+
+    *near* and *far* (t s h) are added to the keys and to the values of each query; *sinks* (n) are scores of no key.
+    """
     group = q.size(2) // k.size(2)
     if group > 1:
         k, v = k.repeat_interleave(group, dim=2), v.repeat_interleave(group, dim=2)  # b s n h, b s n u
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # b n t h, b n s h, b n s u
-    scores = q @ k.transpose(2, 3) * scale  # b n t s
+    scores = q @ k.transpose(2, 3)  # b n t s
+    if near is not None:
+        scores = scores + torch.einsum("bnth,tsh->bnts", q, near)
+    scores = scores * scale
     if cap is not None:
         scores = torch.tanh(scores / cap) * cap
     if bias is not None:
@@ -43,7 +48,10 @@ def math(
     if sinks is not None:
         scores = torch.cat((scores, sinks[:, None, None].expand(*scores.shape[:3], 1)), dim=-1)  # b n t s+1
     weights = scores.softmax(-1)[..., : k.size(2)]  # b n t s
-    return (weights @ v).transpose(1, 2)  # b t n u
+    out = weights @ v  # b n t u
+    if far is not None:
+        out = out + torch.einsum("bnts,tsu->bntu", weights, far)
+    return out.transpose(1, 2)  # b t n u
 
 
 def flash(q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, scale: float, causal: bool) -> Tensor:
@@ -58,7 +66,8 @@ def flash(q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, scale: float,
 def attend(
     q: Tensor, k: Tensor, v: Tensor, run: Run, *,
     causal: bool, window: int | None = None, chunk: int | None = None, bias: Tensor | None = None,
-    scale: float | None = None, cap: float | None = None, sinks: Tensor | None = None,
+    near: Tensor | None = None, far: Tensor | None = None, scale: float | None = None, cap: float | None = None,
+    sinks: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """softmax(q kᵀ/√h + bias) v for q (b t n h), k (b s k h), v (b s k u) by the kernel of the run; (b t n u)."""
     t, s, end = q.size(1), k.size(1), run.start + q.size(1)
@@ -75,15 +84,15 @@ def attend(
     if run.kernel == "math":
         mask = run.buffer(("mask", *key), hidden) if causal else None
         written_out = partial(math, mask=mask, scale=scale, cap=cap, sinks=sinks)
-        return run.again("selective", written_out, q, k, v, bias)
-    if cap is not None or sinks is not None:
-        raise NotImplementedError("no flash kernel on the CPU takes a soft cap or sinks")
+        return run.again("selective", written_out, q, k, v, bias, near, far)
+    if cap is not None or sinks is not None or near is not None:
+        raise NotImplementedError("no flash kernel on the CPU takes a soft cap, sinks or a vector a pair")
     plain = bias is None and (not causal or (t == s and window is None and chunk is None))
     mask = None if plain else run.buffer(("added", *key, None if bias is None else bias.shape), added)
     return run.again("selective", partial(flash, mask=mask, scale=scale, causal=causal and plain), q, k, v)
 
 
-Position: TypeAlias = Rotary | RelativeBias | ALiBi | None
+Position: TypeAlias = Rotary | RelativeBias | RelativeKeys | ALiBi | None
 
 
 class Attention(nn.Module):
@@ -97,7 +106,7 @@ class Attention(nn.Module):
         gate: nn.Linear | None = None, w: int | None = None, chunk: int | None = None, causal: bool = True,
         position: Position = None, q_norm: nn.Module | None = None, k_norm: nn.Module | None = None,
         norm_last: bool = False, clip: float | None = None, cap: float | None = None, sinks: int | None = None,
-        cached_heads: int | None = None,
+        value_embedding: nn.Module | None = None, cached_heads: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.h, self.w, self.chunk, self.causal, self.cached_heads = h, w, chunk, causal, cached_heads
@@ -105,11 +114,14 @@ class Attention(nn.Module):
         self.q, self.k, self.v, self.o = q, k, v, o  # d n·h, d k·h, d k·h, n·h d
         self.gate = gate  # d n·h
         self.q_norm, self.k_norm = q_norm, k_norm
+        self.value_embedding = value_embedding
         self.sinks = None if sinks is None else nn.Parameter(torch.zeros(sinks))  # n
 
     def forward(self, x: Tensor, run: Run) -> Tensor:
         """x (b t d) to (b t d)."""
         q, k, v = self.projections(x)  # b t n h, b t k h, b t k h
+        if self.value_embedding is not None:
+            v = self.value_embedding(x, v, run)
         if not self.norm_last:
             q, k = self.normed(q, k)
         if self.clip is not None:
@@ -119,10 +131,11 @@ class Attention(nn.Module):
         if self.norm_last:
             q, k = self.normed(q, k)
         if self.causal:
-            k, v = run.remember(self, "full", k, v, window=self.w or self.chunk, heads=self.cached_heads)  # b s k h
+            k, v = self.seen(k, v, run)  # b s k h
+        near, far = self.position(q.size(1), k.size(1)) if isinstance(self.position, RelativeKeys) else (None, None)  # t s h
         out = attend(
-            q, k, v, run, causal=self.causal, window=self.w, chunk=self.chunk, bias=self.bias(q, k, run), cap=self.cap,
-            sinks=self.sinks,
+            q, k, v, run, causal=self.causal, window=self.w, chunk=self.chunk, bias=self.bias(q, k, run), near=near, far=far,
+            cap=self.cap, sinks=self.sinks,
         ).flatten(2)  # b t n·h  # fmt: skip
         if self.gate is not None:
             out = out * torch.sigmoid(self.gate(x))
@@ -135,6 +148,12 @@ class Attention(nn.Module):
         k = q if self.k is None else self.k(x).unflatten(-1, (-1, self.h))
         v = k if self.v is None else self.v(x).unflatten(-1, (-1, self.h))
         return q, k, v
+
+    def seen(self, k: Tensor, v: Tensor, run: Run) -> tuple[Tensor, Tensor]:
+        """Keys and values (b s k h) of all positions at hand, cached once where they are one."""
+        new = (k,) if k is v else (k, v)
+        held = run.remember(self, "full", *new, window=self.w or self.chunk, heads=self.cached_heads)
+        return held[0], held[-1]
 
     def normed(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys of norm one, where there is such a norm. Henry et al. 2020, arXiv:2010.04245."""
@@ -149,6 +168,8 @@ class Attention(nn.Module):
 
 class CrossAttention(nn.Module):
     """Queries from the decoder, keys and values from the encoder's output. Vaswani et al. 2017, section 3.2.3."""
+
+    reads = ("memory",)
 
     def __init__(
         self, d: int, n: int, k: int, h: int, *, q_bias: bool = False, k_bias: bool = False, v_bias: bool = False,

@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from ..blocks import attention as attentions
+from ..blocks import embedding as embeddings
 from ..blocks import linear_attention as linear_attentions
 from ..blocks import mixer as mixers
 from ..blocks import mla as latents
@@ -14,9 +15,10 @@ from ..blocks import mlp as mlps
 from ..blocks import moe as mixtures
 from ..blocks import norm as norms
 from ..blocks import position as positions
+from ..blocks import prediction as predictions
 from ..blocks import wiring as wirings
-from . import attention, linear_attention, mixer, mla, mlp, moe, norm, position, wiring
-from .dispatch import ALONE, BASE, CAP, CLIP, LOCAL_BASE, Given, build, linear, maybe
+from . import attention, embedding, linear_attention, mixer, mla, mlp, moe, norm, position, prediction, wiring
+from .dispatch import ALONE, BASE, CAP, CLIP, LOCAL_BASE, SCALE, Given, build, linear, maybe
 
 # -- norms and positions --------------------------------------------------------------------------------------------------
 
@@ -28,7 +30,8 @@ def _(c: norms.LayerNorm, d: int, given: Given = ALONE) -> nn.Module:
 
 @build.register
 def _(c: norms.RMSNorm, d: int, given: Given = ALONE) -> nn.Module:
-    return (norm.OffsetRMSNorm if c.offset else norm.RMSNorm)(d, gain=c.gain)
+    twin = (norm.OffsetRMSNorm if c.offset else norm.RMSNorm)(d, gain=c.gain)
+    return norm.Scaled(twin, SCALE) if c.scaled else twin
 
 
 @build.register
@@ -93,11 +96,21 @@ def _(c: attentions.Attention, d: int, given: Given = ALONE) -> nn.Module:
         linear(d, groups if c.projected and not c.kv_tied else None, bias=c.qkv_bias),
         linear(heads, d, bias=c.o_bias),
         gate=linear(d, heads if c.output_gate else None), w=c.w, chunk=c.chunk, causal=c.causal,
-        position=relative(bias, causal=c.causal) if bias else maybe(c.position, d),
+        position=relative(bias, causal=c.causal) if bias else maybe(c.position, c.h),
         q_norm=of_heads(c.qk_norm, c.n, c.h), k_norm=of_heads(c.qk_norm, c.k, c.h), norm_last=c.norm_last,
         clip=CLIP if c.clip else None, cap=CAP if c.softcap else None, sinks=c.n if c.sinks else None,
-        cached_heads=c.n if c.cached_whole else None,
+        value_embedding=maybe(c.value_embedding, groups, given._replace(k=c.k)), cached_heads=c.n if c.cached_whole else None,
     )  # fmt: skip
+
+
+@build.register
+def _(c: embeddings.ValueEmbedding, d: int, given: Given = ALONE) -> nn.Module:
+    return embedding.ValueEmbedding(c.v, given.k, d // given.k, c.i)
+
+
+@build.register
+def _(c: positions.RelativeKeys, d: int, given: Given = ALONE) -> nn.Module:
+    return position.RelativeKeys(c.m, d, values=c.values)
 
 
 def relative(c: positions.RelativeBias, *, causal: bool) -> position.RelativeBias:
@@ -142,10 +155,16 @@ def _(c: mixers.SqueezeExcitation, d: int, given: Given = ALONE) -> nn.Module:
 
 
 @build.register
+def _(c: mixers.Smear, d: int, given: Given = ALONE) -> nn.Module:
+    return mixer.Smear(c.i)
+
+
+@build.register
 def _(c: wirings.Residual, d: int, given: Given = ALONE) -> wiring.Residual:
     return wiring.Residual(
-        build(c.branch, d, given), before=maybe(c.before, d), after=maybe(c.after, d), outer=maybe(c.outer, d)
-    )
+        build(c.branch, d, given), before=maybe(c.before, d), after=maybe(c.after, d), outer=maybe(c.outer, d),
+        alpha=SCALE if c.scaled else None,
+    )  # fmt: skip
 
 
 @build.register
@@ -156,3 +175,18 @@ def _(c: wirings.Block, d: int, given: Given = ALONE) -> nn.Module:
 @build.register
 def _(c: wirings.Parallel, d: int, given: Given = ALONE) -> nn.Module:
     return wiring.Parallel([build(branch, d, given) for branch in c.branches], maybe(c.norm, d))
+
+
+@build.register
+def _(c: wirings.Blended, d: int, given: Given = ALONE) -> nn.Module:
+    return wiring.Blended(build(c.block, d, given))
+
+
+@build.register
+def _(c: wirings.Backout, d: int, given: Given = ALONE) -> nn.Module:
+    return wiring.Backout()
+
+
+@build.register
+def _(c: predictions.MultiTokenPrediction, d: int, given: Given = ALONE) -> nn.Module:
+    return prediction.MultiTokenPrediction(d, build(c.block, d, given), build(c.norm, d), build(c.norm, d), maybe(c.last, d))

@@ -14,7 +14,7 @@ __all__ = ["Given", "branches", "build"]
 
 @build.register
 def _(c: embeddings.Patches, d: int = 0, given: Given = ALONE) -> embedding.Patches:
-    return embedding.Patches(c.d, c.m, c.y, c.x, c.z)
+    return embedding.Patches(c.d, c.m, c.y, c.x, c.z, class_token=c.class_token, positions=c.positions)
 
 
 @build.register
@@ -33,7 +33,7 @@ def embed(c: whole.Embedding, token: nn.Parameter) -> model.Embedding:
     return model.Embedding(
         token, project=linear(token.size(1), None if c.i is None else c.d, bias=c.all_narrow),
         project_last=c.all_narrow, position=maybe(c.position, inner),
-        types=None if c.types is None else table(c.types, inner), norm=maybe(c.norm, inner),
+        types=None if c.types is None else table(c.types, inner), norm=maybe(c.norm, inner), smear=maybe(c.smear, inner),
     )  # fmt: skip
 
 
@@ -48,7 +48,9 @@ def _(c: whole.Stack, d: int, given: Given = ALONE) -> model.Stack:
     for name in (name for name, count in c.runs() for _ in range(count)):
         layers.append(sets[name][seen[name] * len(sets[name]) // total[name]])  # neighbours share a set
         seen[name] += 1
-    return model.Stack(c.name, layers, norm=maybe(c.norm, d), project=linear(d, c.i), biases=share_biases(layers))
+    return model.Stack(
+        c.name, layers, norm=maybe(c.norm, d), project=linear(d, c.i), exit=maybe(c.exit, d), biases=share_biases(layers)
+    )
 
 
 def share_biases(layers: list[nn.Module]) -> list[position.RelativeBias]:
@@ -63,7 +65,7 @@ def share_biases(layers: list[nn.Module]) -> list[position.RelativeBias]:
 
 @build.register
 def _(c: whole.LMHead, d: int, given: Given = ALONE) -> model.LMHead:
-    return model.LMHead(d, c.v, tied=c.tied, bias=c.bias, cap=CAP if c.softcap else None)
+    return model.LMHead(d, c.v, tied=c.tied, bias=c.bias, cap=CAP if c.softcap else None, used=c.used, wide=c.wide)
 
 
 @build.register
@@ -83,13 +85,21 @@ def _(c: whole.Classifier, d: int, given: Given = ALONE) -> nn.Module:
 
 
 @build.register
+def _(c: whole.MeanHead, d: int, given: Given = ALONE) -> nn.Module:
+    return model.MeanHead(d, c.v)
+
+
+@build.register
 def _(c: whole.Model, d: int = 0, given: Given = ALONE) -> model.Model:
     inputs, d = build(c.embedding), c.embedding.d
-    token = getattr(inputs, "token", None)
+    token = inputs.token if isinstance(inputs, model.Embedding) else None
     source = d if c.encoder_embedding is None else c.encoder_embedding.d
     given = Given(source, None if token is None else token.size(1), c.embedding.length or 1)
     stack, head = build(c.stack, d, given), maybe(c.head, d if c.stack.i is None else c.stack.i, given)
+    predictors = [build(predictor, d, given) for predictor in c.predictors]
     if c.encoder is None:
-        return model.Model(inputs, stack, head)
-    outer = embed(c.embedding, inputs.token) if c.encoder_embedding is None else build(c.encoder_embedding)
-    return model.Model(inputs, stack, head, outer, build(c.encoder, source))
+        return model.Model(inputs, stack, head, predictors=predictors)
+    outer = maybe(c.encoder_embedding, 0)
+    if isinstance(c.embedding, whole.Embedding) and token is not None and outer is None:
+        outer = embed(c.embedding, token)  # the same token table
+    return model.Model(inputs, stack, head, outer, build(c.encoder, source), predictors)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 Policy: TypeAlias = Literal["minimal", "transformers", "unified"]
-Kind: TypeAlias = Literal["full", "window", "latent", "cross"]
+Kind: TypeAlias = Literal["full", "window", "latent", "cross", "state"]
 
 
 @dataclass
@@ -57,6 +57,9 @@ class Run:
     recompute: Literal["none", "selective", "full"] = "none"
     caches: Caches | None = None
     memory: Tensor | None = None  # b m d, the encoder's output
+    tokens: Tensor | None = None  # b t, what the embedding looked up
+    entered: Tensor | None = None  # b t d, the stream before the first layer
+    middle: Tensor | None = None  # b t d, the stream behind layer ⌊l/2⌋, counted from 0
     buffers: dict[Hashable, Tensor] = field(default_factory=dict)  # rotary tables and masks, of the whole model
     biases: dict[nn.Module, Tensor] = field(default_factory=dict)  # n t s, T5's position biases, of one stack
     places: list[str] = field(default_factory=list)
@@ -85,12 +88,21 @@ class Run:
         out: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False)
         return out
 
+    def last(self, owner: nn.Module, x: Tensor) -> Tensor | None:
+        """The vector (b 1 d) before x (b t d) that *owner* left in the cache, if there is one; x's last takes its place."""
+        if self.caches is None:
+            return None
+        before = self.caches.held.get(owner, (None,))[0]
+        self.caches.held[owner], self.caches.kinds[owner] = (x[:, -1:].clone(),), "state"
+        return before
+
     def closed_over(self, layer: nn.Module) -> tuple[Tensor, ...]:
-        """The tensors that a layer reads besides x, and that stay alive because of it."""
+        """The tensors that a layer reads besides x, and that stay alive because of it: modules say so in ``reads``."""
         inside = set(layer.modules())
+        names = sorted({name for module in inside for name in getattr(module, "reads", ())})
         biases = (bias for owner, bias in self.biases.items() if owner in inside)
-        return (*biases, *(() if self.memory is None else (self.memory,)))
+        return tuple(x for x in (*biases, *(getattr(self, name) for name in names)) if x is not None)
 
     def of_source(self) -> Run:
         """The encoder's pass: without caches, with biases of its own; the buffers are the model's."""
-        return replace(self, caches=None, memory=None, biases={})
+        return replace(self, caches=None, memory=None, biases={}, entered=None, middle=None)

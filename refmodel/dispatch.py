@@ -8,21 +8,22 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-CAP, CLIP = 30.0, 6.0
-"""Where scores and logits are capped, and where q, k and v are clipped. A declaration says only whether they are, for that
-is what costs."""
+CAP, CLIP, SCALE = 30.0, 6.0, 1.2
+"""Where scores and logits are capped, where q, k and v are clipped, and what a norm or a residual is multiplied by. A
+declaration says only whether they are, for that is what costs."""
 
 BASE, LOCAL_BASE = 10000.0, 1000.0
 """Of the rotary frequencies; those of local layers are others, for that is two more tables."""
 
 
 class Given(NamedTuple):
-    """Sizes that a component has from around it: the encoder's and the token table's width (its own unless given), and
-    the length of the sequence, for what depends on it."""
+    """Sizes that a component has from around it: the encoder's and the token table's width (its own unless given), the
+    length of the sequence for what depends on it, and the key-value heads of an attention for what is inside it."""
 
     source: int | None = None
     table: int | None = None
     t: int = 1
+    k: int = 1
 
 
 ALONE = Given()

@@ -1,4 +1,4 @@
-"""Inputs that are not tokens. Twins of ``blockcalc.blocks.embedding``."""
+"""Inputs that are not tokens, and tokens looked up as values. Twins of ``blockcalc.blocks.embedding``."""
 
 from __future__ import annotations
 
@@ -13,24 +13,29 @@ from .position import sinusoids
 class Patches(nn.Module):
     """An image in m patches of y pixels, a class token before them. Dosovitskiy et al. 2021, arXiv:2010.11929, equation 1.
 
-    The z pixels come in a row, patch by patch, and those that no patch covers last.
+    MLP-Mixer has neither class token nor positions: Tolstikhin et al. 2021, arXiv:2105.01601. The z pixels come in a row,
+    patch by patch, and those that no patch covers last.
     """
 
-    def __init__(self, d: int, m: int, y: int, x: int, z: int | None = None) -> None:
+    def __init__(
+        self, d: int, m: int, y: int, x: int, z: int | None = None, *, class_token: bool = True, positions: bool = True
+    ) -> None:
         super().__init__()
         self.m, self.y, self.shape = m, y, (x, m * y if z is None else z)
         self.patch = nn.Conv1d(x, d, kernel_size=y, stride=y)
-        self.first = nn.Parameter(torch.randn(d) * 0.02)  # d, the class token
-        self.position = nn.Parameter(torch.randn(m + 1, d) * 0.02)  # m+1 d
+        self.first = nn.Parameter(torch.randn(d) * 0.02) if class_token else None  # d
+        self.position = nn.Parameter(torch.randn(m + class_token, d) * 0.02) if positions else None  # t d
 
     def draw(self, b: int, t: int) -> Tensor:
         """Random images (b x z)."""
-        return torch.randn(b, *self.shape, dtype=self.first.dtype)
+        return torch.randn(b, *self.shape, dtype=self.patch.weight.dtype)
 
     def forward(self, image: Tensor, run: Run) -> Tensor:
-        """The vectors (b m+1 d) of images (b x z)."""
-        patches = self.patch(image[..., : self.m * self.y]).transpose(1, 2)  # b m d
-        return torch.cat((self.first.expand(len(image), 1, -1), patches), dim=1) + self.position  # b m+1 d
+        """The vectors (b t d) of images (b x z), t = m or, with a class token, m + 1."""
+        x = self.patch(image[..., : self.m * self.y]).transpose(1, 2).contiguous()  # b m d
+        if self.first is not None:
+            x = torch.cat((self.first.expand(len(x), 1, -1), x), dim=1)  # b m+1 d
+        return x if self.position is None else x + self.position
 
 
 class Frames(nn.Module):
@@ -52,3 +57,25 @@ class Frames(nn.Module):
         x = F.gelu(self.first(frames))  # b d 2m
         x = F.gelu(self.second(x))  # b d m
         return x.transpose(1, 2).contiguous() + self.position  # b m d
+
+
+class ValueEmbedding(nn.Module):
+    """Values plus 3σ(x[:i] W_g) times the layer's own vectors of the tokens, a gate a key-value head.
+
+    nanochat, github.com/karpathy/nanochat, nanochat/gpt.py, after Zhou et al. 2024 (ResFormer), arXiv:2410.17897.
+    """
+
+    reads = ("tokens",)
+
+    def __init__(self, v: int, k: int, h: int, i: int) -> None:
+        super().__init__()
+        self.i = i
+        self.table = nn.Parameter(torch.randn(v, k * h) * 0.02)  # v k·h
+        self.gate = nn.Linear(i, k, bias=False)
+
+    def forward(self, x: Tensor, values: Tensor, run: Run) -> Tensor:
+        """The values (b t k h) of x (b t d), with what is looked up for its tokens."""
+        assert run.tokens is not None
+        rows = F.embedding(run.tokens, self.table).view_as(values)  # b t k h
+        gate = 3 * torch.sigmoid(self.gate(x[..., : self.i]))  # b t k
+        return values + rows * gate[..., None]

@@ -15,7 +15,6 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, 
 from .context import Caches, Run
 from .model import Model
 
-aten = torch.ops.aten
 Pass = Callable[[Run], Tensor]
 
 
@@ -45,11 +44,12 @@ def loss(model: Model, b: int, t: int, source: int | None = None) -> Pass:
     ids, origin = inputs(model, b, t, source)
 
     def step(run: Run) -> Tensor:
-        logits = model(ids, run, origin)
-        logits = logits.flatten(0, -2)  # b·t v
-        targets = torch.randint(logits.size(-1), (len(logits),))
-        run.places.append("loss")
-        return F.cross_entropy(logits, targets)
+        losses = []
+        for logits in model.outputs(ids, run, origin):
+            rows = logits.flatten(0, -2)  # b·t v
+            run.places.append("loss")
+            losses.append(F.cross_entropy(rows, torch.randint(rows.size(-1), (len(rows),))))
+        return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
     return step
 
@@ -76,19 +76,20 @@ def _refuse(*_: Any, **__: Any) -> int:
     raise NotImplementedError("FlopCounterMode counts 0 for this fused operation")
 
 
-UNCOUNTED: Mapping[Any, Callable[..., int]] = {
-    aten._scaled_dot_product_flash_attention_for_cpu: _forward,
-    aten._scaled_dot_product_flash_attention_for_cpu_backward: _backward,
-    aten._scaled_dot_product_fused_attention_overrideable: _refuse,
-    aten._grouped_mm: _refuse,
-    aten._scaled_grouped_mm: _refuse,
+RULES: Mapping[str, Callable[..., int]] = {
+    "_scaled_dot_product_flash_attention_for_cpu": _forward,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": _backward,
+    "_scaled_dot_product_fused_attention_overrideable": _refuse,
+    "_grouped_mm": _refuse,
+    "_scaled_grouped_mm": _refuse,
 }
+UNCOUNTED = {getattr(torch.ops.aten, name): rule for name, rule in RULES.items() if hasattr(torch.ops.aten, name)}
 """Fused operations that FlopCounterMode counts as 0: the CPU's attention by torch's own rule for CUDA's, others not at all."""
 
 
 def flops(step: Pass, run: Run | None = None, *, training: bool = True) -> Flops:
     """FLOPs of *step* forward, and backward from the sum of its result. A checkpoint runs all of its function again."""
-    forward, backward = (FlopCounterMode(display=False, custom_mapping=dict(UNCOUNTED)) for _ in range(2))
+    forward, backward = (FlopCounterMode(display=False, custom_mapping=UNCOUNTED) for _ in range(2))
     with set_checkpoint_early_stop(False):
         with forward:
             out = step(run or Run())
@@ -124,13 +125,12 @@ def saved(step: Pass, weights: Iterable[Tensor], run: Run | None = None) -> Save
         return x
 
     with saved_tensors_hooks(pack, lambda x: x):
-        out = step(run)
+        _alive = step(run)
     buffers = {buffer.untyped_storage().data_ptr(): buffer.untyped_storage() for buffer in run.buffers.values()}
     sizes = dict.fromkeys([*run.places, "", "loss"], 0)
     for pointer, (storage, place) in kept.items():
         if pointer not in buffers:
             sizes[place] += storage.nbytes()
-    del out
     shared, of_loss, rest = sum(buffer.nbytes() for buffer in buffers.values()), sizes.pop("loss"), sizes.pop("")
     return Saved(sum(sizes.values()) + shared + of_loss + rest, tuple(sizes.values()), shared, of_loss, rest)
 

@@ -58,6 +58,19 @@ class OffsetRMSNorm(nn.Module):
         return (normed if self.w is None else normed * (1.0 + self.w.float())).to(x.dtype)
 
 
+class Scaled(nn.Module):
+    """A norm times a constant, as nanochat's of queries and keys."""
+
+    def __init__(self, norm: nn.Module, factor: float) -> None:
+        super().__init__()
+        self.norm, self.factor = norm, factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (… d) to (… d)."""
+        out: Tensor = self.norm(x) * self.factor
+        return out
+
+
 class HeadsNorm(nn.Module):
     """One norm over all heads at once. OLMo 2, arXiv:2501.00656, section 2.1."""
 

@@ -63,6 +63,22 @@ class Rotary(nn.Module):
         return torch.cat((first * cos - second * sin, second * cos + first * sin, rest), dim=-1)  # b t n h
 
 
+class RelativeKeys(nn.Module):
+    """A trained vector a distance, −c to c, of keys and of values. Shaw et al. 2018, arXiv:1803.02155, equations 3 and 4."""
+
+    def __init__(self, m: int, h: int, *, values: bool = True) -> None:
+        super().__init__()
+        self.keys = nn.Parameter(torch.randn(m, h) * 0.02)  # m h, m = 2c + 1
+        self.values = nn.Parameter(torch.randn(m, h) * 0.02) if values else None  # m h
+
+    def forward(self, t: int, s: int) -> tuple[Tensor, Tensor | None]:
+        """The vectors (t s h) of each query and key, the last of both at one position; and those of the values."""
+        c = (len(self.keys) - 1) // 2
+        distance = torch.arange(s) - torch.arange(s - t, s)[:, None]  # t s
+        rows = distance.clamp(-c, c) + c  # t s
+        return F.embedding(rows, self.keys), None if self.values is None else F.embedding(rows, self.values)
+
+
 class ALiBi(nn.Module):
     """−slope·distance added to the scores. Press, Smith and Lewis 2022, arXiv:2108.12409, section 3.
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from .context import Run
 
 
 class Residual(nn.Module):
-    """x + branch(x) with a norm before the branch, behind it, or behind the sum (post-norm: Vaswani et al. 2017)."""
+    """x + branch(x) with a norm before the branch, behind it, or behind the sum (post-norm: Vaswani et al. 2017).
+
+    With α it is αx + branch(x): DeepNet, Wang et al. 2022, arXiv:2203.00555, section 3.2.
+    """
 
     def __init__(
-        self, branch: nn.Module, *, before: nn.Module | None, after: nn.Module | None, outer: nn.Module | None
-    ) -> None:
+        self, branch: nn.Module, *, before: nn.Module | None, after: nn.Module | None, outer: nn.Module | None,
+        alpha: float | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.before, self.branch, self.after, self.outer = before, branch, after, outer
+        self.before, self.branch, self.after, self.outer, self.alpha = before, branch, after, outer, alpha
 
     def inner(self, x: Tensor, run: Run) -> Tensor:
         """The branch of x (b t d), between its norms."""
@@ -25,7 +30,7 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, run: Run) -> Tensor:
         """x (b t d) to (b t d)."""
-        x = x + self.inner(x, run)
+        x = (x if self.alpha is None else self.alpha * x) + self.inner(x, run)
         return x if self.outer is None else self.outer(x)
 
 
@@ -58,3 +63,33 @@ class Parallel(nn.Module):
             assert isinstance(branch, Residual)
             out = out + branch.inner(x if branch.before is not None else shared, run)
         return out
+
+
+class Blended(nn.Module):
+    """block(λx + λ₀x₀), x₀ the stream that entered the stack. nanochat, github.com/karpathy/nanochat, nanochat/gpt.py."""
+
+    reads = ("entered",)
+
+    def __init__(self, block: nn.Module) -> None:
+        super().__init__()
+        self.resid_lambda = nn.Parameter(torch.tensor(1.0))
+        self.x0_lambda = nn.Parameter(torch.tensor(0.1))
+        self.block = block
+
+    def forward(self, x: Tensor, run: Run) -> Tensor:
+        """x (b t d) to (b t d)."""
+        entered = x if run.entered is None else run.entered  # b t d
+        out: Tensor = self.block(self.resid_lambda * x + self.x0_lambda * entered, run)  # b t d
+        return out
+
+
+class Backout(nn.Module):
+    """x − λx′ behind the last layer, x′ the stream in the middle. nanochat, github.com/karpathy/nanochat, nanochat/gpt.py."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backout_lambda = nn.Parameter(torch.tensor(0.2))
+
+    def forward(self, x: Tensor, run: Run) -> Tensor:
+        """x (b t d) to (b t d)."""
+        return x - self.backout_lambda * (x if run.middle is None else run.middle)

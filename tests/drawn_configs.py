@@ -108,14 +108,26 @@ def labels(draw: Draw, s: Sizes, config: dict[str, Any]) -> int:
     return 2 if "QuestionAnswering" in str(config["architectures"]) else draw(_of(2, 3, 5))
 
 
+def names(draw: Draw, s: Sizes, config: dict[str, Any]) -> Any:
+    """A name a class, mostly without ``num_labels``, which goes before."""
+    if not draw(yes_or_no):
+        return ABSENT
+    count = config["num_labels"] if draw(yes_or_no) else config.pop("num_labels")
+    return {str(i): f"class {i}" for i in range(count)}
+
+
 def rotated(default: float) -> Any:
     """Rotary parameters that name the part of a head that is rotated, which is *default* when they do not."""
-    return maybe(_of(default, 0.5, 1.0).map(lambda part: {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": part}))
+    rest = {"rope_type": "default", "rope_theta": 1e4}
+    return maybe(_of(default, 0.5, 1.0).map(lambda part: {**rest, "partial_rotary_factor": part}))
 
 
-def global_and_local(draw: Draw, s: Sizes, config: dict[str, Any]) -> list[Any]:
-    """GPT-Neo's kinds of attention: words, and how often they stand."""
+def global_and_local(draw: Draw, s: Sizes, config: dict[str, Any]) -> Any:
+    """GPT-Neo's kinds of attention: words, and how often they stand; nothing where there is already a word a layer."""
     words = draw(st.lists(_of("global", "local"), min_size=s.l, max_size=s.l))
+    if draw(yes_or_no):
+        config["attention_layers"] = words
+        return ABSENT
     return draw(_of([[words, 1]], [[[word], 1] for word in words], [[["local"], s.l]]))
 
 
@@ -151,8 +163,8 @@ FIELDS: dict[str, Any] = {
     "mlp_only_layers": lambda draw, s, config: draw(maybe(st.lists(st.integers(0, s.l - 1), unique=True))),
     "use_sliding_window": yes_or_no, "sliding_window": window, "window_size": "w",
     "max_window_layers": lambda draw, s, config: draw(st.integers(0, s.l + 1)),
-    "layer_types": layer_types, "num_labels": labels,
-    "image_size": _of(24, 30), "patch_size": _of(6), "num_channels": _of(1, 3), "pad_token_id": st.just(0),
+    "layer_types": layer_types, "num_labels": labels, "id2label": names,
+    "image_size": _of(24, 30, [24, 30]), "patch_size": _of(6), "num_channels": _of(1, 3), "pad_token_id": st.just(0),
     **dict.fromkeys((
         "tie_word_embeddings", "attention_bias", "mlp_bias", "qkv_bias", "use_qkv_bias", "use_bias", "bias", "norm_topk_prob",
         "use_parallel_residual", "qk_layernorm", "use_qk_norm", "parallel_attn", "new_decoder_architecture", "multi_query",
@@ -164,17 +176,22 @@ FIELDS: dict[str, Any] = {
     **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), maybe(st.none() | _of(30.0))),
 }  # fmt: skip
 
+tied_alone = {"tie_word_embeddings": maybe(st.just(True))}
+clipped = {"clip_qkv": maybe(_of(None, 6.0))}
 latent = {"num_key_value_heads": "n", "head_dim": None, "layer_types": None}
 eighths = _of(8, 24, 40)
 
 # By family, what is drawn otherwise, and first; None leaves a field to its default. A letter redraws a size.
 FAMILY: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("bart", "bert", "roberta"), {"tie_word_embeddings": maybe(st.just(True))}),
     "albert": {
-        "tie_word_embeddings": maybe(st.just(True)), "embedding_size": "c", "inner_group_num": maybe(_of(1, 2)),
+        **tied_alone, "embedding_size": "c", "inner_group_num": maybe(_of(1, 2)),
         "num_hidden_groups": lambda draw, s, config: draw(maybe(st.integers(1, s.l))),
     },
-    "deepseek_v2": {**latent, "n_shared_experts": maybe(_of(1, 2)), "topk_method": maybe(_of("greedy", "group_limited_greedy"))},
+    "bart": tied_alone,
+    "bert": tied_alone,
+    "deepseek_v2": {
+        **latent, "n_shared_experts": maybe(_of(1, 2)), "topk_method": maybe(_of("greedy", "group_limited_greedy")),
+    },
     "deepseek_v3": latent,
     "falcon": {
         "new_decoder_architecture": yes_or_no, "num_kv_heads": if_new(lambda s: st.just(s.k), lambda s: st.just(s.n)),
@@ -188,10 +205,12 @@ FAMILY: dict[str, dict[str, Any]] = {
     "gpt_neox": {"h": eighths, "rope_parameters": rotated(0.25)},
     "gptj": {"rotary_dim": _of(2, 4, 6)},
     "mpt": {"attn_config": maybe(_of({"clip_qkv": 6.0}, {"attn_type": "multihead_attention", "alibi": True}))},
-    **dict.fromkeys(("olmo", "olmoe"), {"clip_qkv": maybe(_of(None, 6.0))}),
+    "olmo": clipped,
+    "olmoe": clipped,
     "opt": {"word_embed_proj_dim": maybe(_of(5, 9)), "_remove_final_layer_norm": maybe(yes_or_no)},
     "phi": {"h": eighths, "rope_parameters": rotated(0.5), "qk_layernorm": unless_wide(maybe(yes_or_no))},
     "qwen2_moe": {"sliding_window": "w"},
+    "roberta": tied_alone,
     "stablelm": {"h": eighths, "rope_parameters": rotated(0.25)},
     "t5": {"feed_forward_proj": maybe(_of("relu", "gelu", "gated-gelu", "gated-silu"))},
     "vit": {"pooler_output_size": null_or("c")},

@@ -18,7 +18,7 @@ ORDER = [
 ]  # fmt: skip
 """A module of the engine imports only what stands before it."""
 
-BLOCKS = ["norm", "position", "mlp", "attention", "mla", "moe", "linear_attention", "mixer", "embedding", "wiring"]
+BLOCKS = ["norm", "position", "mlp", "attention", "mla", "moe", "linear_attention", "mixer", "embedding", "wiring", "prediction"]
 RULES = ["elementwise", "linear", "attention", "mixture"]
 READERS = ["config", "family", "heads"]
 

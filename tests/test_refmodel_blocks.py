@@ -4,16 +4,18 @@ from functools import partial
 
 import pytest
 import torch
+
 from blockcalc import Step, widths
 from blockcalc.blocks.attention import Attention, CrossAttention
+from blockcalc.blocks.embedding import ValueEmbedding
 from blockcalc.blocks.linear_attention import LinearAttention
-from blockcalc.blocks.mixer import SqueezeExcitation, TokenMixing
+from blockcalc.blocks.mixer import Smear, SqueezeExcitation, TokenMixing
 from blockcalc.blocks.mla import MLA
 from blockcalc.blocks.mlp import ACTIVATIONS, MLP, ClampedGatedMLP, GatedMLP, gelu, relu, silu
 from blockcalc.blocks.moe import MoE
 from blockcalc.blocks.norm import HeadsNorm, LayerNorm, RMSNorm
-from blockcalc.blocks.position import ALiBi, RelativeBias, Rotary
-from blockcalc.blocks.wiring import Block, Parallel, Residual
+from blockcalc.blocks.position import ALiBi, RelativeBias, RelativeKeys, Rotary
+from blockcalc.blocks.wiring import Backout, Blended, Block, Parallel, Residual
 from blockcalc.errors import UndefinedError
 from blockcalc.model import trace
 from blockcalc.refmodel import measure
@@ -53,6 +55,11 @@ BLOCKS = {
     "attention with ALiBi": grouped(position=ALiBi(n=6)),
     "attention with a relative bias": heads(position=RelativeBias(m=31, n=11)),
     "attention with a relative bias of each layer": heads(position=RelativeBias(m=31, n=11, each_layer=True), causal=False),
+    "attention with relative keys and values": heads(position=RelativeKeys(m=13)),
+    "attention with relative keys": grouped(position=RelativeKeys(m=13, values=False), causal=False),
+    "attention with a value embedding": grouped(
+        position=rotary, qk_norm=RMSNorm(gain=False, scaled=True), norm_last=True, value_embedding=ValueEmbedding(v=31, i=5)
+    ),
     "attention with an output gate": grouped(output_gate=True),
     "attention with W_Q = W_K": heads(qk_tied=True),
     "attention with W_Q = W_K, rotary": heads(qk_tied=True, position=rotary),
@@ -74,11 +81,19 @@ BLOCKS = {
     "linear attention": LinearAttention(n=5, h=6, m=19),
     "token mixing": Residual(name="mix", branch=TokenMixing(f=29), before=LayerNorm()),
     "squeeze and excitation": SqueezeExcitation(f=13),
-    "pre-norm block": Block(branches=(Residual(name="attention", branch=heads(), **pre), Residual(name="mlp", branch=MLP(f=29), **pre))),
+    "smear": Smear(i=5),
+    "blended": Blended(block=Block(branches=(Residual(name="mlp", branch=MLP(f=29), before=RMSNorm(gain=False)),))),
+    "backout": Backout(),
+    "pre-norm block": Block(
+        branches=(Residual(name="attention", branch=heads(), **pre), Residual(name="mlp", branch=MLP(f=29), **pre))
+    ),
     "post-norm": Residual(name="mlp", branch=MLP(f=29, act=gelu), outer=LayerNorm()),
     "sandwich": Residual(name="mlp", branch=GatedMLP(f=29), before=RMSNorm(offset=True), after=RMSNorm(offset=True)),
+    "DeepNet": Residual(name="mlp", branch=MLP(f=29, act=gelu), outer=LayerNorm(), scaled=True),
     "norm behind": Residual(name="mlp", branch=GatedMLP(f=29), after=RMSNorm(gain=False)),
-    "norms without bias": Residual(name="mlp", branch=MLP(f=29), before=LayerNorm(bias=False), outer=LayerNorm(gain=False, bias=False)),
+    "norms without bias": Residual(
+        name="mlp", branch=MLP(f=29), before=LayerNorm(bias=False), outer=LayerNorm(gain=False, bias=False)
+    ),
     "parallel, one norm": Parallel(branches=(attend, feed), norm=LayerNorm()),
     "parallel, two norms": Parallel(
         branches=tuple(Residual(name=part.name, branch=part.branch, before=LayerNorm()) for part in (attend, feed))
@@ -88,7 +103,8 @@ BLOCKS = {
 
 WITHOUT_FLASH = {
     "attention with soft-capped scores", "attention with sinks", "attention with a relative bias",
-    "attention with a relative bias of each layer", "MLA with other value heads", "absorbed MLA",
+    "attention with a relative bias of each layer", "attention with relative keys and values", "attention with relative keys",
+    "MLA with other value heads", "absorbed MLA",
 }  # fmt: skip
 
 
@@ -96,10 +112,11 @@ def twin_of(component, dtype):
     """The twin and its step: a forward pass of x, and of an encoder's output where it reads one, both with a gradient."""
     torch.manual_seed(0)
     twin = build(component, D, Given(t=T)).to(dtype)
-    x, memory = (torch.randn(B, length, D, dtype=dtype, requires_grad=True) for length in (T, SOURCE))
+    x, memory, middle = (torch.randn(B, length, D, dtype=dtype, requires_grad=True) for length in (T, SOURCE, T))
+    tokens = torch.randint(31, (B, T))
 
     def step(run):
-        run.memory = memory
+        run.memory, run.middle, run.tokens = memory, middle, tokens
         return twin(x, run)
 
     return twin, step

@@ -112,5 +112,5 @@ def test_a_drawn_config_costs_the_same(kind: str, data: st.DataObject) -> None:
         served = truth.serve(theirs, b, t, source)
         held = ours.budget(Step.prefill(b, t, source=source)).cache(widths("bf16"), "transformers")
         assert sum(held.values()) == served.cache_bytes
-        if 1 not in (config.get("sliding_window"), config.get("window_size")):  # there transformers keeps every position, and attends to them
+        if 1 not in (config.get("sliding_window"), config.get("window_size")):  # of 1, transformers attends to all it keeps
             assert 2 * ours.budget(Step.decode(b, t + 1, source)).work().forward == served.decode_flops

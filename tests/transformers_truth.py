@@ -53,9 +53,13 @@ def inputs(model: Any, b: int, t: int, source: int) -> dict[str, torch.Tensor]:
     given = {
         "input_ids": lambda: tokens,
         "input_features": lambda: _meta(b, config.num_mel_bins, 2 * config.max_source_positions),
-        "pixel_values": lambda: _meta(b, config.num_channels, config.image_size, config.image_size),
+        "pixel_values": lambda: _meta(b, config.num_channels, *_pair(config.image_size)),
     }[model.main_input_name]()
     return {model.main_input_name: given} | ({"decoder_input_ids": _ids(b, t)} if two else {})
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else tuple(size)
 
 
 def _ids(*shape: int) -> torch.Tensor:

@@ -18,6 +18,7 @@ COMMANDS = {
     "compare": "Models side by side.",
     "formula": "Print the closed form of a quantity of a model or a block.",
     "explain": "Show, component by component, the formula, the numbers put in, the value and the source.",
+    "verify": "Hold blocks or models against their torch twins, in every quantity.",
     "models": "List the presets.",
     "blocks": "List the blocks.",
     "conventions": "List the ways of counting FLOPs.",

@@ -34,4 +34,4 @@ def command(
     found, tables = answers.activations(budget, dtype)
     options.warn_beyond_table(subject, seq)
     about = {"dtype": dtype, "attention": attention, "recompute": recompute, "lora": lora}
-    options.emit(form, {"model": subject.name, "step": answers.describe(step), **about, **found}, *tables)
+    options.emit(form, {"model": subject.name, "step": answers.describe(budget.step), **about, **found}, *tables)

@@ -54,7 +54,7 @@ def everything(
         answers.params(budget), answers.flops(budget, convention), answers.kv(subject.budget(filled), dtype, policy),
         answers.activations(subject.budget(trained, kernels, recompute), dtype),
     ]  # fmt: skip
-    found: dict[str, Any] = {"model": subject.name, "step": answers.describe(step)}
+    found: dict[str, Any] = {"model": subject.name, "step": answers.describe(budget.step)}
     for data, _ in parts:
         found.update(data if "activations" not in data else {"activations": data["activations"]})
     found |= {"dtype": dtype, "policy": policy, "attention": kernels.attention, "recompute": recompute}

@@ -37,4 +37,4 @@ def command(
     budget = subject.budget(step, Kernels(attention=attention), recompute, lora)  # type: ignore[arg-type]
     found, tables = answers.flops(budget, convention)
     options.warn_beyond_table(subject, step.s)
-    options.emit(form, {"model": subject.name, "step": answers.describe(step), **found}, *tables)
+    options.emit(form, {"model": subject.name, "step": answers.describe(budget.step), **found}, *tables)

@@ -62,7 +62,7 @@ mode = click.option("--mode", type=click.Choice(["forward", "prefill", "decode",
 head = click.option("--head", type=click.Choice(["all", "last"]), default="all", show_default=True,
                     help="Logits of every position, or of the last only.")  # fmt: skip
 lora = click.option("--lora", default=None, metavar="R:NAMES",
-                    help="Freeze all but adapters of rank R on the linears of these names: 16:q,v or 8:q,k,v,o,gate,up,down.")  # fmt: skip
+                    help="Freeze all but adapters of rank R on linears of these names: 16:q,v or 8:gate,up,down.")  # fmt: skip
 
 
 def adapters(text: str | None) -> Adapters | None:

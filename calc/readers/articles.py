@@ -109,7 +109,8 @@ def _nanochat(r: Reading) -> Model:
         (None if i == r.l - 1 or r.pattern[i % len(r.pattern)] == "L" else r.w, (r.l - 1 - i) % 2 == 0) for i in range(r.l)
     ]
     blocks = {kind: _nanochat_block(r, v, *kind) for kind in dict.fromkeys(kinds)}
-    layers = stack("decoder", kinds, blocks, lambda kind: f"{'window' if kind[0] else 'full'}{'_value' if kind[1] else ''}", norm)
+    names = {kind: ("window" if kind[0] else "full") + ("_value" if kind[1] else "") for kind in blocks}
+    layers = stack("decoder", kinds, blocks, lambda kind: names[kind], norm)
     return Model(
         name=r.where,
         embedding=Embedding(v=v, d=r.d, norm=norm, smear=Smear()),

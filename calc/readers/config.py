@@ -158,14 +158,16 @@ def pair(field: str, default: int) -> Rule:
     return Rule((field,), read)
 
 
-def layers(fields: str | tuple[str, ...], default: Default, null: Default = _ABSENT) -> Rule:
+def layers(
+    fields: str | tuple[str, ...], default: Default, null: Default = _ABSENT, least: int = 1, most: int = MOST_LAYERS
+) -> Rule:
     """A number of layers: a size of at most 65,536."""
-    rule = size(fields, default, null)
+    rule = size(fields, default, null, least)
 
     def read(reading: Reading) -> Any:
         value = rule.read(reading)
-        if value > MOST_LAYERS:
-            raise reading.refuse(reading.find(rule.fields)[0], f"at most {MOST_LAYERS} layers")
+        if value > most:
+            raise reading.refuse(reading.find(rule.fields)[0], f"at most {most} layers")
         return value
 
     return Rule(rule.fields, read)

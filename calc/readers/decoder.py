@@ -10,6 +10,7 @@ from ..blocks.mla import MLA
 from ..blocks.mlp import MLP, ClampedGatedMLP, GatedMLP
 from ..blocks.moe import MoE
 from ..blocks.position import ALiBi, Rotary
+from ..blocks.prediction import MultiTokenPrediction
 from ..blocks.wiring import Block, Parallel, Residual
 from ..errors import InputError
 from ..model import Embedding, Layer, LMHead, Model, Stack
@@ -26,6 +27,7 @@ def decoder(r: Reading) -> Model:
         embedding=Embedding(v=r.v, d=r.d, i=r.narrow, position=r.position, norm=r.embedding_norm),
         stack=stack("decoder", kinds, blocks, lambda kind: _name(kind, blocks), r.final_norm, r.narrow),
         head=head_of(r, LMHead(v=r.v, tied=r.tied, bias=r.head_bias, softcap=r.logit_softcap is not None)),
+        predictors=(MultiTokenPrediction(block=blocks[kinds[-1]], norm=r.norm, last=r.final_norm),) * r.predictors,
     )
 
 

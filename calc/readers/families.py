@@ -10,6 +10,7 @@ from .family import Family
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     dict(sorted({
-        **articles.FAMILIES, **bidirectional.FAMILIES, **gpt.FAMILIES, **llama.FAMILIES, **mixtures.FAMILIES, **seq2seq.FAMILIES,
+        **articles.FAMILIES, **bidirectional.FAMILIES, **gpt.FAMILIES, **llama.FAMILIES, **mixtures.FAMILIES,
+        **seq2seq.FAMILIES,
     }.items()))
 )  # fmt: skip

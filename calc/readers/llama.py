@@ -40,7 +40,7 @@ LLAMA = Family(d.decoder, MappingProxyType(dict(
     narrow=None, alibi=False, cached_whole=False, token_bias=derived(token_bias),
     qkv_bias=flag("attention_bias", False), o_bias=derived(lambda r: r.qkv_bias),
     mlp_bias=flag("mlp_bias", False), head_bias=False, qk_norm=None, norm_last=False, clip=None, sinks=False,
-    softcap=None, logit_softcap=None, windows=full_everywhere, local_rotary=False, sparse=dense_everywhere,
+    softcap=None, logit_softcap=None, windows=full_everywhere, local_rotary=False, sparse=dense_everywhere, predictors=0,
 )))  # fmt: skip
 
 MISTRAL = LLAMA.but(

@@ -102,7 +102,9 @@ DEEPSEEK_V3 = mixture(LLAMA).but(
     f_shared=derived(lambda r: r.f_expert * r.n_shared), score="sigmoid", renormalise=flag("norm_topk_prob", True),
     dense_first=size("first_k_dense_replace", 3, least=0),
     every=fixed("moe_layer_freq", 1, "every layer after the first is a mixture"),
-    sparse=derived(lambda r: [i >= r.dense_first for i in range(r.l)]),
+    sparse=derived(lambda r: [i >= r.dense_first for i in range(r.l)]), 
+    # no field of transformers', which builds none, whatever a file's num_nextn_predict_layers says
+    predictors=layers("mtp_modules", 0, null=0, least=0, most=64),
 )  # fmt: skip
 
 DEEPSEEK_V2 = DEEPSEEK_V3.but(
@@ -111,7 +113,7 @@ DEEPSEEK_V2 = DEEPSEEK_V3.but(
     mlp_bias=flag("mlp_bias", False), expert=d.without_bias, e=size(("n_routed_experts", "num_experts"), 64),
     a=size("num_experts_per_tok", no_default), f_expert=size("moe_intermediate_size", 1407),
     n_shared=size("n_shared_experts", 2), score="softmax", renormalise=flag("norm_topk_prob", False, null=False),
-    dense_first=size("first_k_dense_replace", 0, least=0),
+    dense_first=size("first_k_dense_replace", 0, least=0), predictors=0,
 )  # fmt: skip
 
 GLM4_MOE = DEEPSEEK_V3.but(

@@ -128,7 +128,7 @@ class AttentionRules(Elementwise):
                 pairs=pairs, visible=visible, heads=n, window=window,
             )  # fmt: skip
             if relative is not None:
-                scores = self._relative("relative_scores", scores, self._own(q, n), relative[0], pairs, visible)
+                scores = self._relative("relative_scores", scores, q, self._own(q, n), relative[0], pairs, visible)
             if softcap:
                 scores = self.act("softcap", scores, "output")
             if bias is not None:
@@ -144,15 +144,17 @@ class AttentionRules(Elementwise):
                 pairs=pairs, visible=visible, heads=n, window=window,
             )  # fmt: skip
             if relative is not None and relative[1] is not None:
-                return self._relative("relative_mix", out, weights, relative[1], pairs, visible)
+                return self._relative("relative_mix", out, weights, weights, relative[1], pairs, visible)
         return out
 
-    def _relative(self, name: str, x: Tensor, a: Tensor, rows: Tensor, pairs: Dim, visible: Dim) -> Tensor:
-        """x plus a (queries, in a copy of their own, or the softmax) times the pairs' vectors rows (t s h): keeps both."""
+    def _relative(
+        self, name: str, x: Tensor, a: Tensor, kept: Tensor, rows: Tensor, pairs: Dim, visible: Dim
+    ) -> Tensor:
+        """x plus a, queries or the softmax, times the pairs' vectors rows (t s h): keeps both, of queries one more copy."""
         b, n = x["b"], x["n"]
         work = b * n * rows.sizes[-1]
         self.record(
-            name, "product", extra := self.like(x), (a, rows), saved=self._factors(a, rows), forward=work,
+            name, "product", extra := self.like(x), (a, rows), saved=self._factors(kept, rows), forward=work,
             dinput=(a.grad + rows.grad) * work, pairs=pairs, visible=visible,
         )  # fmt: skip
         return self.add(f"{name}_add", x, extra)

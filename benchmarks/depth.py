@@ -1,0 +1,54 @@
+"""A budget costs its distinct layers, however many there are of each: 60,000 layers against 2.
+
+    python benchmarks/depth.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from measure import Row, interleaved, pairs, processor_seconds, report
+
+from blockcalc import Step, load, widths
+
+SHALLOW, DEEP, REPEATS, ROUNDS = 2, 60_000, 10, 7
+FAMILIES = ("llama", "gemma2", "mixtral", "deepseek_v3", "t5")
+LAYERS = {"t5": ("num_layers", "num_decoder_layers")}
+STEP, BF16 = Step.train(1, 2048), widths("bf16")
+
+
+def config(family: str, layers: int) -> dict[str, Any]:
+    """The family's default model, that deep."""
+    return {"model_type": family} | dict.fromkeys(LAYERS.get(family, ("num_hidden_layers",)), layers)
+
+
+def budgeted(model: Any) -> object:
+    """A trace and all its sums."""
+    budget = model.budget(STEP)
+    return budget.parameters(), budget.work(), budget.cache(BF16), budget.activations(BF16)
+
+
+def against(work: Callable[[int], object]) -> list[float]:
+    """The ratio of deep to shallow, pair by pair."""
+
+    def at(layers: int) -> Callable[[int], float]:
+        return lambda _: processor_seconds(lambda: [work(layers) for _ in range(REPEATS)] and None)
+
+    found = interleaved({"deep": at(DEEP), "shallow": at(SHALLOW)}, ROUNDS)
+    return pairs(found["deep"], found["shallow"])
+
+
+def main() -> None:
+    """Measure reading and tracing apart."""
+    rows = []
+    for family in FAMILIES:
+        models = {layers: load(config(family, layers)) for layers in (SHALLOW, DEEP)}
+        rows.append(Row(f"{family}: trace and sums", f"{SHALLOW} layers", against(lambda l, m=models: budgeted(m[l])), 1.2))
+        rows.append(Row(f"{family}: reader", f"{SHALLOW} layers", against(lambda l, f=family: load(config(f, l))), None))
+    notes = (f"{DEEP:,} layers against {SHALLOW}. What is printed a layer (`Activations.per_layer`) is as long as there are layers, and left out.",)
+    report("depth", "Depth", rows, notes, ("blockcalc",))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,271 @@
+"""Every declaration against its twin, in every quantity, at sizes drawn so that agreement is proof with a stated bound.
+
+On each branch of its minima a count is a polynomial in free letters. A polynomial of degree D that is not zero vanishes at
+a point drawn uniformly from a box of N values a letter with probability at most D/N (Schwartz 1980, Zippel 1979). So a wrong
+count of that degree agrees in m independent draws with probability at most (D/N)^m; as many are made as bring that below
+10⁻⁹.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from inspect import signature
+from typing import Any, NamedTuple
+
+import torch
+
+from ..budget import Budget, widths
+from ..catalogue import BLOCKS, Entry
+from ..convention import flops
+from ..dims import symbol
+from ..errors import UndefinedError
+from ..model import Model, trace
+from ..symbolic import tidy
+from ..tensor import Kernels, Step
+from . import measure
+from .build import build
+from .context import Caches, Run
+from .dispatch import Given
+
+BOUND = 1e-9
+SMALLEST, LARGEST = 2, 13
+"""The box: of one head, one sequence or one position torch keeps views where it else keeps copies, so it begins at 2."""
+
+DTYPES: Mapping[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+class Verdict(NamedTuple):
+    """One quantity of one subject: how many draws, the highest degree, the numbers of the last draw or the first that
+    differs, and the chance that a wrong polynomial of that degree would have passed."""
+
+    subject: str
+    quantity: str
+    branch: str
+    draws: int
+    degree: int
+    bound: float
+    engine: int
+    torch: int
+
+    @property
+    def equal(self) -> bool:
+        """Do engine and torch agree."""
+        return self.engine == self.torch
+
+
+Sizes = Mapping[str, int]
+
+
+# -- free letters and their branches -----------------------------------------------------------------------------------
+
+
+class Branch(NamedTuple):
+    """A side of a minimum, and the sizes that free letters give there."""
+
+    name: str
+    sizes: Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+def free_letters(entry: Entry) -> list[str]:
+    """The letters that are drawn: those of the block, a ratio or a half for each that another must divide, b and t."""
+    return ["b", "t", *entry.sizes, *(["m"] if "m" not in entry.sizes else [])]
+
+
+def branches(entry: Entry) -> list[Branch]:
+    """One branch, or two where a window makes a minimum: t ≤ w − 1 and t > w."""
+    if "w" not in entry.sizes:
+        return [Branch("", partial(sizes_of, entry))]
+    inside = Branch("t < w", lambda free: {**sizes_of(entry, free), "w": free["t"] + free["w"]})
+    return [inside, Branch("t > w", lambda free: {**sizes_of(entry, free), "t": free["t"] + free["w"]})]
+
+
+def sizes_of(entry: Entry, free: Mapping[str, Any]) -> dict[str, Any]:
+    """Sizes that divide as they must: n = k·g, d = n·h where the head width is d/n, even rotary widths, e = a + more."""
+    sizes = dict(free)
+    if "k" in entry.sizes:
+        sizes["n"] = free["k"] * free["n"]
+    if "n" in entry.sizes and not {"h", "p"} & set(entry.sizes):
+        sizes["d"] = sizes["n"] * free["d"]
+    if "e" in entry.sizes:
+        sizes["e"] = free["a"] + free["e"]
+    for even in ("r", "h"):
+        if even in entry.sizes and entry.sizes[even] % 2 == 0:
+            sizes[even] = 2 * free[even]
+    if "m" in entry.sizes and "n" not in entry.sizes:
+        sizes["m"] = free["t"] + free["m"]
+    if "r" in entry.sizes and "h" in entry.sizes:
+        sizes["h"] = sizes["r"] + free["h"]
+    return sizes
+
+
+def degree_of(expr: Any, entry: Entry, branch: Branch) -> int:
+    """The total degree of a closed form in the free letters of a branch."""
+    import sympy
+
+    letters = {letter: symbol(f"free_{letter}") for letter in free_letters(entry)}
+    given = branch.sizes(letters)
+    names = {"B": given["b"], "T": given["t"], "S": given["t"], "M": given["m"]}
+    names |= {name.upper(): given[name] for name in entry.sizes}
+    placed = sympy.sympify(expr).subs({s: names[str(s)] for s in expr.free_symbols}, simultaneous=True)
+    placed = placed.replace(sympy.Min, lambda *sides: max(sides, key=lambda side: len(side.free_symbols)))
+    return int(sympy.Poly(sympy.expand(placed), *letters.values()).total_degree())
+
+
+# -- quantities --------------------------------------------------------------------------------------------------------
+
+
+class Quantity(NamedTuple):
+    """A name, the engine's number and torch's."""
+
+    name: str
+    engine: Callable[[Any, int, Sizes], int]
+    torch: Callable[[Any, int, Sizes], int]
+
+
+def _budget(component: Any, d: Any, sizes: Mapping[str, Any], kernel: str = "math", recompute: str = "none") -> Budget:
+    step = Step.train(sizes["b"], sizes["t"], sizes["m"])
+    return trace(component, step, d, Kernels(attention=kernel), recompute)  # type: ignore[arg-type]
+
+
+def _twin(component: Any, d: int, sizes: Sizes, dtype: str = "fp32") -> tuple[Any, Callable[[Run], torch.Tensor]]:
+    """The twin, and its pass over random x (b t d), with a memory (b m d) for what attends to one."""
+    twin = build(component, d, Given(t=sizes["t"])).to(DTYPES[dtype])
+    lengths = sizes["t"], sizes["m"]
+    x, memory = (torch.randn(sizes["b"], length, d, dtype=DTYPES[dtype], requires_grad=True) for length in lengths)
+
+    takes_run = len(signature(twin.forward).parameters) > 1
+
+    def step(run: Run) -> torch.Tensor:
+        run.memory = memory
+        out: torch.Tensor = twin(x, run) if takes_run else twin(x)
+        return out
+
+    return twin, step
+
+
+def _params(component: Any, d: int, sizes: Sizes) -> int:
+    return measure.parameters(_twin(component, d, sizes)[0])
+
+
+def _flops(part: str, kernel: str, component: Any, d: int, sizes: Sizes) -> int:
+    found = measure.flops(_twin(component, d, sizes)[1], Run(kernel=kernel))  # type: ignore[arg-type]
+    return int(getattr(found, part))
+
+
+def _saved(dtype: str, kernel: str, recompute: str, component: Any, d: int, sizes: Sizes) -> int:
+    twin, step = _twin(component, d, sizes, dtype)
+    run = Run(kernel=kernel, recompute=recompute)  # type: ignore[arg-type]
+    return measure.saved(step, twin.parameters(), run).bytes
+
+
+def _cached(policy: str, component: Any, d: int, sizes: Sizes) -> int:
+    _, step = _twin(component, d, sizes, "bf16")
+    caches = Caches(policy=policy)  # type: ignore[arg-type]
+    with torch.no_grad():
+        step(Run(caches=caches))
+    return sum(measure.cache_bytes(caches).values())
+
+
+def _engine_flops(part: str, kernel: str, component: Any, d: Any, sizes: Mapping[str, Any]) -> Any:
+    return getattr(flops(_budget(component, d, sizes, kernel)), part)
+
+
+def _engine_saved(dtype: str, kernel: str, recompute: str, component: Any, d: Any, sizes: Mapping[str, Any]) -> Any:
+    return _budget(component, d, sizes, kernel, recompute).activations(widths(dtype)).bytes
+
+
+def _engine_cached(policy: str, component: Any, d: Any, sizes: Mapping[str, Any]) -> Any:
+    step = Step.prefill(sizes["b"], sizes["t"], source=sizes["m"])
+    return sum(trace(component, step, d).cache(widths("bf16"), policy).values())  # type: ignore[arg-type]
+
+
+def quantities() -> Iterator[Quantity]:
+    """Parameters, FLOPs by kernel, saved bytes by type, kernel and recomputation, cache bytes by policy."""
+    yield Quantity("parameters", lambda c, d, s: _budget(c, d, s).parameters().total, _params)
+    for part, kernel in itertools.product(("forward", "backward"), ("math", "flash")):
+        yield Quantity(f"FLOPs {part} {kernel}", partial(_engine_flops, part, kernel), partial(_flops, part, kernel))
+    for how in itertools.product(("fp32", "bf16"), ("math", "flash"), ("none", "selective")):
+        yield Quantity(_saved_name(*how), partial(_engine_saved, *how), partial(_saved, *how))
+    for policy in ("minimal", "transformers"):
+        yield Quantity(f"cache bf16 {policy}", partial(_engine_cached, policy), partial(_cached, policy))
+
+
+def _saved_name(dtype: str, kernel: str, recompute: str) -> str:
+    return f"saved {dtype} {kernel}" + ("" if recompute == "none" else f" {recompute}")
+
+
+# -- verdicts ----------------------------------------------------------------------------------------------------------
+
+
+def draws_for(degree: int, box: int = LARGEST - SMALLEST + 1) -> int:
+    """Draws after which (degree/box)^draws is below 10⁻⁹. Refuses a degree that the box cannot tell."""
+    if degree >= box:
+        raise UndefinedError(f"a polynomial of degree {degree} needs a box of more than {box} values a letter")
+    return math.ceil(math.log(BOUND) / math.log(degree / box))
+
+
+def verify_block(name: str, seed: int = 0, most: int | None = None) -> Iterator[Verdict]:
+    """A block of the catalogue against its twin, quantity by quantity; those that no kernel computes are left out.
+
+    *most* draws at most are made, where a difference is looked for and no proof.
+    """
+    entry = BLOCKS[name]
+    for quantity, branch in itertools.product(quantities(), branches(entry)):
+        letters = {letter: symbol(letter.upper()) for letter in {*free_letters(entry)}}
+        try:
+            made = entry.make(**{letter: letters[letter] for letter in entry.sizes})
+            form = tidy(quantity.engine(made, letters["d"], letters))
+        except UndefinedError:
+            continue
+        degree = max(1, degree_of(form, entry, branch))
+        draws = min(draws_for(degree), most or LARGEST**2)
+        yield _compared(name, entry, quantity, branch, degree, draws, random.Random(f"{seed} {name} {quantity.name}"))
+
+
+def _compared(
+    name: str, entry: Entry, quantity: Quantity, branch: Branch, degree: int, draws: int, draw: random.Random
+) -> Verdict:
+    engine = measured = 0
+    for _ in range(draws):
+        free = {letter: draw.randint(SMALLEST, LARGEST) for letter in free_letters(entry)}
+        sizes = branch.sizes(free)
+        component = entry.make(**{letter: sizes[letter] for letter in entry.sizes})
+        engine, measured = quantity.engine(component, sizes["d"], sizes), quantity.torch(component, sizes["d"], sizes)
+        if engine != measured:
+            break
+    bound = (degree / (LARGEST - SMALLEST + 1)) ** draws
+    return Verdict(name, quantity.name, branch.name, draws, degree, bound, engine, measured)
+
+
+def verify_model(model: Model, b: int = 2, t: int = 5, source: int = 3) -> Iterator[Verdict]:
+    """A whole model against its twin, at its own sizes: one draw, and so no bound."""
+    for dtype, kernel in (("fp32", "math"), ("bf16", "math"), ("bf16", "flash")):
+        for recompute in ("none", "selective", "full"):
+            try:
+                step = Step.train(b, t, source)
+                budget = model.budget(step, Kernels(attention=kernel), recompute)  # type: ignore[arg-type]
+            except UndefinedError:
+                continue
+            yield from _of_model(model, budget, dtype, kernel, recompute, b, t, source)
+
+
+def _of_model(
+    model: Model, budget: Budget, dtype: str, kernel: str, recompute: str, b: int, t: int, source: int
+) -> Iterator[Verdict]:
+    def verdict(quantity: str, engine: int, measured: int) -> Verdict:
+        return Verdict(model.name, quantity, "", 1, 0, 1.0, engine, measured)
+
+    twin = build(model).to(DTYPES[dtype])
+    step = measure.loss(twin, b, t, source)
+    if dtype == "fp32" and recompute == "none":
+        yield verdict("parameters", budget.parameters().total, measure.parameters(twin))
+    if recompute == "none":
+        found, counted = measure.flops(step, Run(kernel=kernel)), flops(budget)  # type: ignore[arg-type]
+        yield verdict(f"FLOPs forward {kernel}", counted.forward, found.forward)
+        yield verdict(f"FLOPs backward {kernel}", counted.backward or 0, found.backward)
+    kept = measure.saved(step, twin.parameters(), Run(kernel=kernel, recompute=recompute))  # type: ignore[arg-type]
+    yield verdict(_saved_name(dtype, kernel, recompute), budget.activations(widths(dtype)).bytes, kept.bytes)

@@ -1,0 +1,151 @@
+"""Each cost rule broken in turn, and what notices: the twins in ``blockcalc verify``, or a figure worked out by hand."""
+
+import inspect
+import sys
+import textwrap
+
+import pytest
+import torch
+from blockcalc import load, widths
+from blockcalc.budget import Budget
+from blockcalc.recorder import Recorder
+from blockcalc.refmodel.verify import verify_block, verify_model
+from blockcalc.rules import attention
+from blockcalc.rules.attention import AttentionRules
+from blockcalc.rules.elementwise import Elementwise
+from blockcalc.rules.linear import Linear
+from blockcalc.rules.mixture import MixtureRules
+from blockcalc.tensor import Step
+
+VIT = {
+    "model_type": "vit", "hidden_size": 14, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 11,
+    "image_size": 12, "patch_size": 4, "num_channels": 3, "num_labels": 5,
+}  # fmt: skip
+LLAMA = {
+    "model_type": "llama", "hidden_size": 20, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 13,
+    "vocab_size": 29, "num_key_value_heads": 1,
+}  # fmt: skip
+T5 = {"model_type": "t5", "d_model": 14, "d_kv": 6, "d_ff": 11, "num_layers": 2, "num_heads": 3, "vocab_size": 23}
+
+RULES = [
+    (Linear, "linear", "return self.add(f\"{name}.lora\", out, high)", "return out", "adapters"),
+    (Linear, "_product", "saved=(x,) if weight.grad else ()", "saved=()", "mlp"),
+    (Linear, "_product", "work = x.numel * product(made)", "work = x.numel", "gated-mlp"),
+    (Linear, "_product", "dinput=work if x.grad else 0", "dinput=2 * work", "mha"),
+    (Linear, "_product", "dweight=work if weight.grad else 0", "dweight=0", "mlp"),
+    (Linear, "_product", "if bias:", "if False:", "mha-biased"),
+    (Linear, "_product", "shape = (*each, *plan.summed, *plan.made)", "shape = (*plan.summed, *plan.made)", "mla-absorbed"),
+    (Linear, "convolution", "work = out.numel * taps * c", "work = out.numel * c", VIT),
+    (Linear, "convolution", "saved=(x,) if weights[0].grad else ()", "saved=()", VIT),
+    (Linear, "lookup", "saved=(ids,) if table.grad else ()", "saved=()", LLAMA),
+    (Linear, "product", "dinput=(a.grad + b.grad) * work", "dinput=work", "linear-attention"),
+    (Linear, "product", "saved=self._factors(a, b)", "saved=()", "linear-attention"),
+    (Elementwise, "add", "out = self.like(terms[0])", "out = terms[0]", "alone: a sum keeps nothing and is a new tensor"),
+    (Elementwise, "scale", "saved=(x,) if trains else ()", "saved=()", "nanochat-block"),
+    (Elementwise, "shift", "(weight,))", "())", VIT),
+    (Elementwise, "prepend", "x[\"t\"] + 1", "x[\"t\"]", VIT),
+    (Elementwise, "mul", "saved=self._factors(a, b)", "saved=()", "gated-mlp"),
+    (Elementwise, "_factors", "((b,) if a.grad else ())", "()", "gated-mlp"),
+    (Elementwise, "divide", "saved=(a, b)", "saved=(a,)", "linear-attention"),
+    (Elementwise, "reduce", "if name != axis", "if True", "squeeze-excitation"),
+    (Elementwise, "concat", "a.sizes[-1] + b.sizes[-1]", "a.sizes[-1]", "mla"),
+    (Elementwise, "act", "x if keeps == \"input\" else out", "out", "mlp"),
+    (Elementwise, "layer_norm", "saved=(x, self.tensor(*rows), self.tensor(*rows))", "saved=(x, self.tensor(*rows))", "layernorm"),
+    (Elementwise, "layer_norm", "range(gain + bias)", "range(gain)", "layernorm"),
+    (Elementwise, "rms_norm", "wide.cast_of = x", "pass", "llama-block"),
+    (Elementwise, "rms_norm", "(wide, inverse) if x.grad", "(wide,) if x.grad", "rmsnorm"),
+    (Elementwise, "rms_norm", "if trains:", "if False:", "rmsnorm"),
+    (Elementwise, "cross_entropy", "targets, scalar))", "scalar))", LLAMA),
+    (Elementwise, "cross_entropy", "targets, scalar))", "targets))", LLAMA),
+    (AttentionRules, "rotate", "half(r)", "r", "gqa"),
+    (AttentionRules, "cache", "window=window)", "window=None)", "window"),
+    (AttentionRules, "cache", "kind=\"window\", window=window", "kind=\"window\", window=window + 1", "window"),
+    (AttentionRules, "attention", "forward=b * n * h,", "forward=b * h,", "mha"),
+    (AttentionRules, "attention", "forward=b * n * u,", "forward=b * u,", "mha"),
+    (AttentionRules, "attention", "dinput=(q.grad + k.grad) * b * n * h", "dinput=b * n * h", "mha"),
+    (AttentionRules, "attention", "saved=(mask,)", "saved=()", "alone: a mask is a buffer, and buffers are alive anyway"),
+    (AttentionRules, "attention", "(t, s), \"mask\")", "(t, s), \"index\")", "mha"),
+    (AttentionRules, "attention", "if softcap:", "if False:", "softcap"),
+    (AttentionRules, "_softmax", "s + 1", "s", "sinks"),
+    (AttentionRules, "_own", "(b, s, n, h)", "(b, s, x.sizes[2], h)", "gqa"),
+    (AttentionRules, "_flash", "(q, k, v, out, rows, *masks)", "(q, k, v, rows, *masks)", "alone: the output is what W_O keeps too"),
+    (AttentionRules, "_flash", "(q, k, v, out, rows, *masks)", "(q, k, v, out, *masks)", "mha"),
+    (AttentionRules, "_flash", "3 * h + 2 * u", "2 * h + 2 * u", "mha"),
+    (MixtureRules, "route", "saved=(scored, index)", "saved=(scored,)", "moe"),
+    (MixtureRules, "route", "saved=(weights, total)", "saved=(weights,)", "moe"),
+    (MixtureRules, "dispatch", "saved=(tokens,)", "saved=()", "alone: the combination keeps the same tokens"),
+    (MixtureRules, "combine", "weighed, tokens)", "tokens)", "moe"),
+    (MixtureRules, "combine", "*self._factors(rows, sorted_weights)", "rows", "moe"),
+    (Recorder, "weight", "copies=self._stored", "copies=1", "moe"),
+    (Recorder, "once", "1, 1, 1", "self._copies, self._stored, self._active", T5),
+    (Recorder, "_loop", "copies=self._copies * (copies - 1)", "copies=self._copies * copies", LLAMA),
+    (Recorder, "_checkpoint", "line.saved, line.recomputed = (), True", "line.recomputed = True", "mha"),
+    (Recorder, "_checkpoint", "saved=tuple(kept)", "saved=()", "mha"),
+    (Budget, "_kept", "kept.setdefault(carry.before, kept[carry.received])", "pass", LLAMA),
+    (Budget, "_kept", "counts[carry.after] = 0", "pass", "alone: no layer here saves its own output"),
+    (Budget, "_cache_of_one", "elif axis != \"b\":", "elif axis not in (\"b\", \"k\"):", "gqa"),
+]  # fmt: skip
+
+
+def broken(owner, name, old, new):
+    """The method with its source changed in one place."""
+    source = textwrap.dedent(inspect.getsource(inspect.getattr_static(owner, name)))
+    assert old in source, f"{owner.__name__}.{name} has no {old!r}: bring the mutation up to date"
+    scope = dict(vars(sys.modules[owner.__module__]))
+    exec(compile(source.replace(old, new, 1), f"<{name}, broken>", "exec"), scope)
+    return scope[name]
+
+
+def noticed(subject):
+    """Does anything differ: a block at drawn sizes, a small model at its own."""
+    if subject == "adapters":
+        from blockcalc.tensor import Adapters
+
+        budget = load(LLAMA).budget(Step.train(1, 4), adapters=Adapters(2, frozenset("q")))
+        return any(line.kind == "add" and line.path.endswith(".lora") for line in budget.lines) is False
+    verdicts = verify_model(load(subject)) if isinstance(subject, dict) else verify_block(subject, most=2)
+    return any(not verdict.equal for verdict in verdicts)
+
+
+CAUGHT = [rule for rule in RULES if not str(rule[4]).startswith("alone")]
+ALONE = [rule for rule in RULES if str(rule[4]).startswith("alone")]
+
+
+@pytest.mark.parametrize(("owner", "name", "old", "new", "subject"), CAUGHT, ids=lambda value: str(value)[:40])
+def test_a_broken_rule_is_noticed(owner, name, old, new, subject, monkeypatch):
+    torch.manual_seed(0)
+    monkeypatch.setattr(owner, name, broken(owner, name, old, new))
+    try:
+        assert noticed(subject)
+    except (TypeError, ValueError, ArithmeticError):
+        pass  # broken beyond counting is noticed too
+
+
+@pytest.mark.parametrize("subject", [VIT, LLAMA, T5], ids=lambda config: config["model_type"])
+def test_the_small_models_are_equal_when_nothing_is_broken(subject):
+    assert not noticed(subject)
+
+
+def test_every_rule_has_a_mutation():
+    """Methods of the rules, and the mechanics that multiply what they record."""
+    for owner in (Linear, Elementwise, AttentionRules, MixtureRules):
+        for name, method in vars(owner).items():
+            if inspect.isfunction(method) or isinstance(method, staticmethod):
+                covered = name in {rule[1] for rule in RULES if rule[0] is owner}
+                assert covered or name in ("uncached", "check_whole", "remember", "widen"), f"{owner.__name__}.{name}"
+
+
+@pytest.mark.parametrize(("old", "new"), [("m * (m - 1)", "m * (m + 1)"), ("return t * s", "return t"), ("up_to(s - t)", "0")])
+def test_the_mask_counted_one_by_one_notices_a_broken_formula(old, new):
+    source = textwrap.dedent(inspect.getsource(attention.visible_pairs))
+    assert old in source
+    scope = dict(vars(attention))
+    exec(source.replace(old, new, 1), scope)
+    mask = [(i, j) for i in range(3, 9) for j in range(9) if j <= i and i - j < 4]
+    rectangle = scope["visible_pairs"](6, 9, causal=False)
+    assert (scope["visible_pairs"](6, 9, causal=True, window=4), rectangle) != (len(mask), 54)
+
+
+def test_the_bytes_of_a_role_are_those_of_its_type():
+    assert widths("bf16")["statistic"] == 4
+    assert widths("bf16")["activation"] == 2
