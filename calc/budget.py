@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -85,7 +85,7 @@ class Activations(NamedTuple):
 
     bytes: Dim
     layers: tuple[LayerBytes, ...]
-    order: tuple[tuple[str, Dim], ...]
+    order: Callable[[], tuple[tuple[str, Dim], ...]]
     buffers: Dim
     loss: Dim
     rest: Dim
@@ -98,7 +98,7 @@ class Activations(NamedTuple):
         sizes = {layer.layer: layer for layer in self.layers}
         result: list[Dim] = []
         seen: set[str] = set()
-        for name, count in self.order:
+        for name, count in self.order():
             if name not in seen:
                 seen.add(name)
                 result.append(sizes.get(f"{name} (first)", sizes.get(name)).first)  # type: ignore[union-attr]
@@ -118,7 +118,7 @@ class Budget:
         step: Step,
         kernels: Kernels,
         recompute: Recompute,
-        order: tuple[tuple[str, Dim], ...] = (),
+        order: Callable[[], tuple[tuple[str, Dim], ...]] = tuple,
     ) -> None:
         self.lines = tuple(lines)
         self.carries = tuple(carries)
@@ -127,7 +127,7 @@ class Budget:
         self.kernels = kernels
         self.recompute = recompute
         self.order = order
-        """The distinct layers' names in the order in which they run, as runs (name, how many)."""
+        """Gives the distinct layers' names in the order in which they run, as runs (name, how many), when it is asked."""
 
     # -- parameters ---------------------------------------------------------------------------------------------------
 

@@ -258,8 +258,11 @@ class Model:
         tape = Tape(step, kernels, recompute, adapters)
         self.trace(tape)
         check_targets(tape)
-        order = (self.encoder.runs() if self.encoder else ()) + self.stack.runs()
-        return Budget(tape.lines, tape.carries, tape.buffers, step, tape.kernels, recompute, order)
+        return Budget(tape.lines, tape.carries, tape.buffers, step, tape.kernels, recompute, self.runs)
+
+    def runs(self) -> tuple[tuple[str, Dim], ...]:
+        """The distinct layers' names in the order in which they run, as runs (name, how many), encoder first."""
+        return (self.encoder.runs() if self.encoder else ()) + self.stack.runs()
 
     def fit(self, step: Step) -> Step:
         """The step, at the lengths that the model sets itself: an image's patches, a spectrogram's frames."""

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from .dims import Dim
+from .errors import UndefinedError
 from .tensor import Adapters, Cached, Kernels, Line, Role, Step, Tensor
 
 Recompute: TypeAlias = Literal["none", "selective", "full"]
@@ -173,7 +174,9 @@ class Recorder:
 
         The first layer is traced apart where its input needs no gradient and its output does: adapters on a frozen model.
         """
-        if not x.grad and sets is None:
+        if not x.grad:
+            if sets is not None:
+                raise UndefinedError("adapters on layers that share their weights are not declared")
             x, copies = self._loop(name, 1, x, layer, None, " (first)"), copies - 1
             if type(copies) is int and copies == 0:
                 return x
@@ -201,7 +204,8 @@ class Recorder:
     # -- what is run again --------------------------------------------------------------------------------------------
 
     def checkpoint(self, mode: Recompute) -> AbstractContextManager[None]:
-        """Under the recompute *mode*, drop what is saved inside, keep what came in, and run the lines again backward."""
+        """Under the recompute *mode*, drop what is saved inside, keep what came in, and run the lines again backward if a
+        gradient comes by."""
         return self._checkpoint() if self.recompute == mode else nullcontext()
 
     @contextmanager
@@ -211,7 +215,8 @@ class Recorder:
         lines = [line for line in self.lines[start:] if line.layer == self._layer]
         inside = {tensor.storage for line in lines for tensor in line.written}
         kept: dict[Tensor, None] = {}
+        again = any(tensor.grad for line in lines for tensor in line.written)
         for line in lines:
             kept.update((t, None) for t in line.read if t.storage not in inside and t.storage not in self.buffers)
-            line.saved, line.recomputed = (), True
+            line.saved, line.recomputed = (), again
         self.record("checkpoint", "checkpoint", (), saved=tuple(kept))

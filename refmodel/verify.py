@@ -84,12 +84,14 @@ def branches(entry: Entry) -> list[Branch]:
 
 
 def sizes_of(entry: Entry, free: Mapping[str, Any]) -> dict[str, Any]:
-    """Sizes that divide as they must: n = k·g, d = n·h where the head width is d/n, even rotary widths, e = a + more."""
+    """Sizes that divide as they must: n = k·g, d = n·h where the head width is d/n, even rotary widths, e = a + more, d = i + more."""
     sizes = dict(free)
     if "k" in entry.sizes:
         sizes["n"] = free["k"] * free["n"]
     if "n" in entry.sizes and not {"h", "p"} & set(entry.sizes):
         sizes["d"] = sizes["n"] * free["d"]
+    if "i" in entry.sizes:
+        sizes["d"] = free["i"] + free["d"]
     if "e" in entry.sizes:
         sizes["e"] = free["a"] + free["e"]
     for even in ("r", "h"):
@@ -132,16 +134,19 @@ def _budget(component: Any, d: Any, sizes: Mapping[str, Any], kernel: str = "mat
 
 
 def _twin(component: Any, d: int, sizes: Sizes, dtype: str = "fp32") -> tuple[Any, Callable[[Run], torch.Tensor]]:
-    """The twin, and its pass over random x (b t d), with a memory (b m d) for what attends to one."""
+    """The twin, and its pass over random x (b t d), with a memory (b m d), tokens (b t) and the vectors of those ahead
+    (b t d) for what asks for them."""
     twin = build(component, d, Given(t=sizes["t"])).to(DTYPES[dtype])
     lengths = sizes["t"], sizes["m"]
     x, memory = (torch.randn(sizes["b"], length, d, dtype=DTYPES[dtype], requires_grad=True) for length in lengths)
 
-    takes_run = len(signature(twin.forward).parameters) > 1
+    takes = len(signature(twin.forward).parameters)
+    ahead = torch.randn_like(x, requires_grad=True)
+    tokens = torch.randint(sizes.get("v", 1), x.shape[:2])
 
     def step(run: Run) -> torch.Tensor:
-        run.memory = memory
-        out: torch.Tensor = twin(x, run) if takes_run else twin(x)
+        run.memory, run.tokens = memory, tokens
+        out: torch.Tensor = twin(*(x, ahead)[: max(1, takes - 1)], run) if takes > 1 else twin(x)
         return out
 
     return twin, step

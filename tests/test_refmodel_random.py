@@ -28,7 +28,11 @@ from blockcalc.tensor import Kernels
 torch.set_num_threads(1)
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-NORMS = (LayerNorm(), LayerNorm(bias=False), LayerNorm(gain=False, bias=False), RMSNorm(), RMSNorm(gain=False), RMSNorm(offset=True))
+NORMS = (
+    LayerNorm(), LayerNorm(bias=False), LayerNorm(gain=False, bias=False), RMSNorm(), RMSNorm(gain=False),
+    RMSNorm(offset=True),
+)  # fmt: skip
+WINDOWS = ((None, None), (1, None), (3, None), (9, None), (None, 2), (None, 4))
 
 
 class Draw:
@@ -54,8 +58,9 @@ class Draw:
             return self.one((LinearAttention(n=5, h=3, m=7), SqueezeExcitation(f=7)))
         n = self.one((2, 4, 6))
         k = self.one([k for k in range(1, n + 1) if n % k == 0])
-        position = self.one([None, Rotary(r=4), Rotary(r=2, local=True), *[RelativeBias(m=11, n=n)] * biased, *[ALiBi(n=n)] * causal])
-        window, chunk = self.one(((None, None), (1, None), (3, None), (9, None), (None, 2), (None, 4))) if causal else (None, None)
+        biases = [RelativeBias(m=11, n=n)] * biased + [ALiBi(n=n)] * causal
+        position = self.one([None, Rotary(r=4), Rotary(r=2, local=True), *biases])
+        window, chunk = self.one(WINDOWS) if causal else (None, None)
         norm = self.one((None, None, *NORMS, HeadsNorm(), HeadsNorm(norm=LayerNorm()), LayerNorm(heads=True)))
         return Attention(
             n=n, k=k, h=self.one((4, 6)), w=window, chunk=chunk, causal=causal, position=position, qk_norm=norm,
@@ -73,10 +78,12 @@ class Draw:
                 shared_gate=shared is not None and self.chance(0.4), renormalise=self.chance(0.5),
                 score=self.one(("softmax", "sigmoid", "softmax_of_chosen")), router_bias=self.chance(0.3),
             )  # fmt: skip
-        return self.one((MLP, GatedMLP))(f=f, act=self.one(ACTIVATIONS), bias=self.chance(0.3)) if self.chance(0.9) else ClampedGatedMLP(f=f)
+        plain = self.one((MLP, GatedMLP))(f=f, act=self.one(ACTIVATIONS), bias=self.chance(0.3))
+        return plain if self.chance(0.9) else ClampedGatedMLP(f=f)
 
     def residual(self, name, branch):
-        return Residual(name=name, branch=branch, before=self.norm(), after=self.norm(), outer=self.norm(), scaled=self.chance(0.1))
+        norms = {"before": self.norm(), "after": self.norm(), "outer": self.norm()}
+        return Residual(name=name, branch=branch, scaled=self.chance(0.1), **norms)
 
     def block(self, causal, cross):
         if not cross and self.chance(0.2):
@@ -87,14 +94,15 @@ class Draw:
             branches.insert(1, self.residual("cross", CrossAttention(n=6, k=self.one((1, 6)), h=4, q_bias=self.chance(0.3))))
         if self.chance(0.2):
             self.random.shuffle(branches)
-        return Block(branches=tuple(branches)) if self.chance(0.9) else Blended(block=Block(branches=tuple(branches)))
+        return Block(branches=tuple(branches))
 
     def stack(self, name, causal, cross, i=None):
-        layers = []
+        layers, blended = [], self.chance(0.1)
         for number in range(self.one((1, 1, 2, 3))):
             count = self.one((1, 2, 3))
             sets = self.one((None, None, 1, min(2, count)))
-            layers.append(Layer(block=self.block(causal, cross), l=count, name=f"kind{number}", j=sets))
+            block = Blended(block=self.block(causal, cross)) if blended else self.block(causal, cross)
+            layers.append(Layer(block=block, l=count, name=f"kind{number}", j=sets))
         names = [layer.name for layer in layers for _ in range(layer.l)]
         self.random.shuffle(names)
         layers.sort(key=lambda layer: names.index(layer.name))
@@ -108,11 +116,14 @@ class Draw:
     def model(self):
         d, i = self.one((22, 26)), self.one((None, None, 10))
         if self.chance(0.15):
-            embedding = Patches(d=d, m=5, y=9, x=3, z=self.one((None, 61)), class_token=self.chance(0.5), positions=self.chance(0.5))
-            head = self.one((Pooler(), Classifier(v=3, bias=True), Classifier(v=3, bias=True, first=True), MeanHead(v=3), MeanHead()))
+            extras = {"class_token": self.chance(0.5), "positions": self.chance(0.5)}
+            embedding = Patches(d=d, m=5, y=9, x=3, z=self.one((None, 61)), **extras)
+            head = self.one((Pooler(), Classifier(v=3, bias=True), Classifier(v=3, bias=True, first=True), MeanHead(v=3)))
             return Model(name="drawn", embedding=embedding, stack=self.stack("decoder", self.chance(0.5), False), head=head)
         head = self.one((
-            *[LMHead(v=29, tied=self.chance(0.7), softcap=self.chance(0.3), wide=self.chance(0.2), used=self.one((None, 23)))] * 3,
+            LMHead(v=29, tied=self.chance(0.7), softcap=self.chance(0.3)),
+            LMHead(v=29, tied=False, bias=True),
+            LMHead(v=29, tied=self.chance(0.7), softcap=self.chance(0.3), wide=self.chance(0.5), used=23),
             MaskedLMHead(output=LMHead(v=29, tied=True, bias=True), act=self.one(ACTIVATIONS), norm=self.one(NORMS)),
             Pooler(v=3), Pooler(v=3, i=7, act=gelu), Classifier(v=3, bias=True),
         ))  # fmt: skip
@@ -120,8 +131,9 @@ class Draw:
         if self.chance(0.35):
             source = self.one((None, self.embedding(31, 38), Frames(d=38, m=5, x=7)))
             further = {"encoder": self.stack("encoder", False, False), "encoder_embedding": source}
-        if isinstance(head, LMHead) and i is None and self.chance(0.3):
-            predictors = (MultiTokenPrediction(block=self.block(True, False), norm=self.one(NORMS), last=self.norm()),) * self.one((1, 2))
+        if isinstance(head, LMHead) and not head.bias and i is None and self.chance(0.3):
+            predictor = MultiTokenPrediction(block=self.block(True, False), norm=self.one(NORMS), last=self.norm())
+            predictors = (predictor,) * self.one((1, 2))
         stack = self.stack("decoder", bool(further) or self.chance(0.8), bool(further), i if isinstance(head, LMHead) else None)
         return Model(name="drawn", embedding=self.embedding(29, d, i), stack=stack, head=head, predictors=predictors, **further)
 

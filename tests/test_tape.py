@@ -6,8 +6,9 @@ import pytest
 
 from blockcalc.blocks.attention import Attention
 from blockcalc.blocks.mla import MLA
-from blockcalc.blocks.norm import LayerNorm
+from blockcalc.blocks.norm import LayerNorm, RMSNorm
 from blockcalc.blocks.position import RelativeBias
+from blockcalc.blocks.wiring import Parallel, Residual
 from blockcalc.budget import widths
 from blockcalc.errors import UndefinedError
 from blockcalc.model import trace
@@ -37,6 +38,16 @@ def test_a_long_sliding_window():
 def test_a_rectangle_of_causal_attention():
     # queries at 6..9 of 10 see 7 + 8 + 9 + 10 = 34 pairs; 2·34·(8 + 16), https://github.com/facebookresearch/xformers/pull/1402
     assert 2 * visible_pairs(4, 10, causal=True) * (8 + 16) == 1632
+
+
+@pytest.mark.parametrize(("dtype", "copies"), [("fp32", 1), ("bf16", 2)])
+def test_two_norms_of_one_tensor_keep_it_once_in_fp32_and_a_cast_each_in_bf16(dtype, copies):
+    """x (2·3·5) in fp32 is its own cast; besides 1/rms of 6 rows each, and nothing of a norm without a gain."""
+    norm = RMSNorm(gain=False)
+    both = Parallel(branches=tuple(Residual(name=name, branch=norm, before=norm) for name in "ab"))
+    kept = trace(both, Step.train(2, 3), 5).activations(widths(dtype)).bytes
+    # the two outer norms read x, the two inner ones their results
+    assert kept == 4 * (30 * copies + 6 + 6) + 2 * 4 * (30 + 6)
 
 
 def test_layer_norm_in_bf16_keeps_its_input_and_two_narrow_statistics():

@@ -186,7 +186,7 @@ class AttentionRules(Elementwise):
         u = v.sizes[-1]
         if h != u:
             raise UndefinedError(f"flash attention: keys are {h} wide and values {u}; the CPU's kernel takes equal widths only")
-        if bias is not None and bias.grad:
+        if bias is not None and bias not in self.buffers:
             raise UndefinedError("flash attention: a trainable position bias has no flash kernel on the CPU")
         if softcap:
             raise UndefinedError("flash attention: soft-capped scores have no flash kernel on the CPU")

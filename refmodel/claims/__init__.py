@@ -14,11 +14,13 @@ EXPERIMENTS = {
 
 def measure(name: str) -> tuple[float, ...]:
     """What torch finds for one claim, from the same random numbers in every run."""
-    before = torch.get_default_dtype()
+    before, threads = torch.get_default_dtype(), torch.get_num_threads()
     torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             return tuple(map(float, EXPERIMENTS[name]()))
     finally:
         torch.set_default_dtype(before)
+        torch.set_num_threads(threads)
