@@ -1,4 +1,4 @@
-"""A budget costs its distinct layers, however many there are of each: 60,000 layers against 2.
+"""A budget costs its distinct layers, however many there are of each: 60,000 layers against 4.
 
     python benchmarks/depth.py
 """
@@ -12,7 +12,7 @@ from measure import Row, interleaved, pairs, processor_seconds, report
 
 from blockcalc import Step, load, widths
 
-SHALLOW, DEEP, REPEATS, ROUNDS = 2, 60_000, 10, 7
+SHALLOW, DEEP, REPEATS, ROUNDS = 4, 60_000, 10, 15
 FAMILIES = ("llama", "gemma2", "mixtral", "deepseek_v3", "t5")
 LAYERS = {"t5": ("num_layers", "num_decoder_layers")}
 STEP, BF16 = Step.train(1, 2048), widths("bf16")

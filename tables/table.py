@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -59,6 +57,9 @@ def cell(value: Any, unit: Unit) -> str:
 
 def as_csv(table: Table) -> str:
     """Comma-separated values with a heading: whole integers, no units."""
+    import csv
+    import io
+
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([column.name for column in table.columns])

@@ -14,7 +14,7 @@ HOME = Path(blockcalc.__file__).parent
 
 ORDER = [
     "errors", "dims", "tensor", "recorder", "rules", "tape", "budget", "convention", "blocks", "model", "freedom", "catalogue",
-    "readers", "text", "symbolic", "explain", "compiled", "cli",
+    "readers", "text", "symbolic", "explain", "compiled", "claims", "cli",
 ]  # fmt: skip
 """A module of the engine imports only what stands before it."""
 

@@ -342,11 +342,12 @@ class Smear(nn.Module):
         return torch.cat((x[:, :1], x[:, 1:] + gate * x[:, :-1]), dim=1)
 
 
+@pytest.mark.parametrize("t", [2, 3, 5])
 @pytest.mark.parametrize("b", [1, 3])
-def test_a_smear(b: int) -> None:
-    """The gate reads a copy of its rows where there are several sequences, and x itself where there is one."""
-    module, x = Smear(7), torch.randn(b, 5, 31, requires_grad=True)
-    found = declared(trace(BLOCKS["smear"].build({"d": 31, "i": 7})[0], Step.train(b, 5), 31))
+def test_a_smear(b: int, t: int) -> None:
+    """The gate reads a copy of its rows where there are several of several sequences, and else x itself."""
+    module, x = Smear(7), torch.randn(b, t, 31, requires_grad=True)
+    found = declared(trace(BLOCKS["smear"].build({"d": 31, "i": 7})[0], Step.train(b, t), 31))
     assert found == measured(lambda: module(x), module)
 
 

@@ -71,7 +71,8 @@ class Smear:
         step = tape.step
         moved = x["t"] - 1 + smaller(1, step.s - step.t)
         read = tape.tensor(("b", "t", "i"), (x["b"], moved, self.i), grad=x.grad)
-        read.copies *= smaller(1, x["b"] - 1)  # rows of several sequences are no one matrix: a copy; of one, a view
+        # several rows of several sequences are no one matrix, and are copied; else they are a view
+        read.copies *= smaller(1, x["b"] - 1) * smaller(1, moved - 1)
         tape.record("slice", "copy", read, (x,))
         gate = tape.act("sigmoid", tape.linear("gate", read, "b t i -> b t o", o=1), "output")
         gate = tape.scale("smear_lambda", gate, tape.weight((), (), "vector"))

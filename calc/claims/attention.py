@@ -8,16 +8,16 @@ from types import MappingProxyType
 
 import sympy
 
-from ..budget import widths
 from ..blocks.attention import Attention
 from ..blocks.mla import MLA
 from ..blocks.mlp import MLP
 from ..blocks.norm import HeadsNorm, RMSNorm
+from ..budget import widths
 from ..catalogue import BLOCKS
-from ..dims import symbol
+from ..dims import Dim, symbol
 from ..model import trace
 from ..tensor import Step
-from .fact import Between, B, D, F, Fact, H, K, N, S, T, elements, fact, form, model, pieces, ratio, weights_of, year
+from .fact import B, Between, D, F, Fact, H, K, N, S, T, elements, fact, form, model, pieces, ratio, weights_of, year
 
 
 def multihead_free() -> list[Fact]:
@@ -35,9 +35,15 @@ def multihead_free() -> list[Fact]:
     return found
 
 
+def head_width(d: Dim, n: Dim) -> Dim:
+    """The width of one of n heads."""
+    (heads,) = pieces(BLOCKS["mha"].make(d, n), Attention)
+    return heads.h
+
+
 def head_rank() -> list[Fact]:
     """The width of a head."""
-    return [fact("width of one of n heads", BLOCKS["mha"].make(D, N).h, D / N)]
+    return [fact("width of one of n heads", head_width(D, N), D / N)]
 
 
 def gqa_cache() -> list[Fact]:
@@ -63,6 +69,10 @@ def kv_generations() -> list[Fact]:
     """Cached elements a token and layer of each kind, and the years of their papers."""
     (latent, *_) = pieces(model("deepseek-v3"), MLA)
     held = trace(latent, Step.prefill(1, 1), 7168).cache(widths("int8"))["latent"]
+    numbers, letters = (
+        sum(line.forward for line in trace(part, Step.forward(1, 1), D).lines if line.kind == "attention")
+        for part in (latent, BLOCKS["mla"].make(D, N, *map(symbol, "CQPRU")))
+    )  # a pair costs as many multiply-adds as a key and a value have entries, over all heads
     span = Between(2017, 2023)
     return [
         fact("multi-head", elements(Attention(n=N, k=N, h=H))),
@@ -70,7 +80,7 @@ def kv_generations() -> list[Fact]:
         fact("grouped-query", elements("gqa")),
         fact("latent", elements("mla")),
         fact("latent, DeepSeek-V3", held, of=elements("mla")),
-        fact("the same expanded to keys and values of every head", latent.n * (latent.p + latent.r + latent.u), of="N·(P + R + U)"),
+        fact("the same expanded to keys and values of every head", numbers, of=sympy.factor(letters)),
         fact("year of grouped-query attention", year(Attention, "Grouped-query"), span),
         fact("year of latent attention", year(MLA), span),
     ]
@@ -91,11 +101,10 @@ def tied_queries() -> list[Fact]:
 
 def shared_heads() -> list[Fact]:
     """Parameters and cache that one head of keys, of values or of queries saves."""
-    many, one = (trace(Attention(n=n, k=n, h=H), Step.forward(B, T), D) for n in (N, 1))
-    saved = {
-        name: sum(leaf.params * sign for budget, sign in ((many, 1), (one, -1)) for leaf in budget.components() if leaf.path == name)
-        for name in "qkv"
-    }
+    many, one = (
+        {leaf.path: leaf.params for leaf in trace(Attention(n=n, k=n, h=H), Step.forward(B, T), D).components()} for n in (N, 1)
+    )
+    saved = {name: many[name] - one[name] for name in "qkv"}
     plain = Attention(n=N, k=N, h=H)
     return [
         fact("parameters that shared keys save", saved["k"]),
@@ -151,10 +160,13 @@ def pruned_heads() -> list[Fact]:
 def normed_queries() -> list[Fact]:
     """Parameters of a norm of queries and keys."""
     plain = Attention(n=N, k=K, h=H)
-    kinds = {"without gains": RMSNorm(gain=False), "a gain for the head's width": RMSNorm(), "over all heads at once": HeadsNorm()}
-    return [
-        fact(f"parameters, {name}", form(Attention(n=N, k=K, h=H, qk_norm=norm)) - form(plain)) for name, norm in kinds.items()
-    ]  # fmt: skip
+    kinds = (
+        ("without gains", RMSNorm(gain=False)),
+        ("a gain for the head's width", RMSNorm()),
+        ("over all heads", HeadsNorm()),
+    )
+    normed = {name: form(Attention(n=N, k=K, h=H, qk_norm=norm)) for name, norm in kinds}
+    return [fact(f"parameters, {name}", found - form(plain)) for name, found in normed.items()]
 
 
 def model_width() -> list[Fact]:
@@ -164,7 +176,7 @@ def model_width() -> list[Fact]:
     qkv = sum(leaves[f"attention.{name}"] for name in "qkv")
     mlp = sum(params for path, params in leaves.items() if path.startswith("mlp."))
     return [
-        fact("width of one of 12 heads", BLOCKS["mha"].make(768, 12).h, 64, of=D / N),
+        fact("width of one of 12 heads", head_width(768, 12), 64, of=D / N),
         fact("feed-forward", mlp, of=form("mlp")),
         fact("W_Q, W_K and W_V", qkv, of=3 * D**2),
         fact("with W_O", qkv + leaves["attention.o"], of=form("mha")),

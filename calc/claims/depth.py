@@ -12,21 +12,23 @@ from typing import Any
 import sympy
 
 from ..blocks.attention import Attention
+from ..blocks.mla import MLA
 from ..blocks.mlp import MLP
+from ..blocks.norm import LayerNorm
 from ..catalogue import BLOCKS
 from ..dims import symbol
-from ..model import Embedding, Layer, LayerNorm, LMHead, Model, Stack
+from ..model import Embedding, Layer, LMHead, Model, Stack
 from ..tables import presets
 from ..tensor import Step
-from .fact import Between, B, D, F, Fact, H, K, L, N, T, counts, fact, form, layers, model, parts, pieces, ratio, weights_of
+from .fact import B, Between, D, F, Fact, L, N, T, counts, fact, form, layers, model, parts, pieces, ratio, weights_of
 
 V = symbol("V")
 
 
 def lines_of(subject: Any, word: str) -> Any:
-    """How many operations of a kind (or whose name ends so) a stack of L layers of a block runs, with its norm if it has one."""
-    budget = subject.budget(Step.forward(B, T))
-    return sum(line.copies for line in budget.lines if line.kind == word or line.path.endswith(word))
+    """How many operations of a kind, or whose name ends so, a model runs."""
+    lines = subject.budget(Step.forward(B, T)).lines
+    return sum(line.copies for line in lines if line.kind == word or line.path.endswith(word))
 
 
 def stacked(block: str, norm: LayerNorm | None = None) -> Model:
@@ -57,12 +59,11 @@ def norm_parameters() -> list[Fact]:
 
 def final_norm() -> list[Fact]:
     """Norms of stacks of either kind."""
-    gpt2 = model("gpt2")
     return [
         fact("norms of l pre-norm blocks and the last", lines_of(stacked("pre-norm", LayerNorm()), "norm"), 2 * L + 1),
         fact("norms of l post-norm blocks", lines_of(stacked("post-norm"), "norm")),
-        fact("norms of GPT-2", sum(line.copies for line in gpt2.budget(Step.forward(1, 8)).lines if line.kind == "norm"), 25),
-        fact("norms of LLaMA-7B", sum(line.copies for line in model("llama-7b").budget(Step.forward(1, 8)).lines if line.kind == "norm"), 65),
+        fact("norms of GPT-2", lines_of(model("gpt2"), "norm"), 2 * layers("gpt2") + 1),
+        fact("norms of LLaMA-7B", lines_of(model("llama-7b"), "norm"), 2 * layers("llama-7b") + 1),
     ]
 
 
@@ -76,11 +77,6 @@ def norm_share() -> list[Fact]:
 def centring() -> list[Fact]:
     """What a layer norm has more."""
     return [fact("parameters that RMSNorm does without", form("layernorm") - form("rmsnorm"), D)]
-
-
-def normed_bound() -> Any:
-    """The largest score of two vectors of norm √h."""
-    return sympy.sqrt(H) * sympy.sqrt(H) / sympy.sqrt(H)
 
 
 def deepnet_parameters() -> list[Fact]:
@@ -134,8 +130,6 @@ def shapes() -> list[tuple[str, int, int, Any]]:
 
 
 def _attention(stack: Any) -> list[Any]:
-    from ..blocks.mla import MLA
-
     return [part for kind in (Attention, MLA) for part in pieces(stack, kind)]
 
 
@@ -156,9 +150,10 @@ def head_widths() -> list[Fact]:
     """Head widths of every preset."""
     found = {name: set(heads) for name, _, _, heads in shapes()}
     outside = {name: sorted(heads) for name, heads in found.items() if not all(64 <= head <= 128 for head in heads)}
+    inside = Fraction(len(found) - len(outside), len(found))
     return [
         fact("presets", len(found)),
-        fact("share of them with heads 64 to 128 wide", Fraction(len(found) - len(outside), len(found)), Between(Fraction(1, 2), 1)),
+        fact("share of them with heads 64 to 128 wide", inside, Between(Fraction(1, 2), 1)),
         fact("the others", ", ".join(f"{name} {' '.join(map(str, heads))}" for name, heads in outside.items())),
     ]
 
@@ -168,8 +163,8 @@ def scaled_llama() -> list[Fact]:
     found = []
     for name, printed in (("llama-7b", (32, 4096, 32)), ("llama-65b", (80, 8192, 64))):
         made = model(name)
-        sizes = layers(made), made.embedding.d, pieces(made, Attention)[0].n
-        found += [fact(f"{what} of {name}", size, said) for what, size, said in zip(("layers", "width", "heads"), sizes, printed, strict=True)]
+        sizes = {"layers": layers(made), "width": made.embedding.d, "heads": pieces(made, Attention)[0].n}
+        found += [fact(f"{what} of {name}", size, said) for (what, size), said in zip(sizes.items(), printed, strict=True)]
     return found
 
 
@@ -178,7 +173,7 @@ def one_knob() -> list[Fact]:
     knob = form("nanochat", D=64 * L, N=L / 2, K=L / 2, H=128, F=256 * L)
     found = [fact("parameters at depth l", knob)]
     for name, depth in (("nanochat", 20), ("nanochat-d32", 32)):
-        v = model(name).embedding.v
+        (v,) = {table.v for table in pieces(model(name), Embedding)}
         found.append(fact(f"{name}, v = {v}", knob.subs({L: depth, V: v}), counts(name).total, of=knob))
     return found
 
@@ -212,19 +207,25 @@ def fixed_length() -> list[Fact]:
 def orders() -> list[Fact]:
     """20 to 1 turned round."""
     apart = Fraction(20) / Fraction(1, 20)
-    return [fact("20 over 1/20", apart), fact("orders of magnitude", Fraction(str(sympy.log(400, 10).round(6))), Decimal("3"), of="log₁₀ 400")]
+    power = sympy.log(apart.numerator, 10)
+    return [
+        fact("20 over 1/20", apart),
+        fact("orders of magnitude", Fraction(str(power.round(6))), Decimal("3"), of="log₁₀ 400"),
+    ]
 
 
 def chinchilla() -> list[Fact]:
     """Tokens a parameter, the FLOPs of 6ND, and the optimum of a budget at 20 tokens a parameter."""
     parameters, tokens, budget = 70 * 10**9, 1400 * 10**9, symbol("C")
-    (best,) = sympy.solve(6 * N * 20 * N - budget, N)
-    work = 6 * parameters * tokens
+    step = form("pre-norm", "train_flops").subs(T, symbol("X")) / (B * symbol("X"))
+    each = int(ratio(step.subs(symbol("X"), 0), weights_of("pre-norm")))  # of a parameter and a token, scores aside
+    (best,) = sympy.solve(each * N * 20 * N - budget, N)
+    work = each * parameters * tokens
     return [
         fact("tokens a parameter", Fraction(tokens, parameters), 20),
-        fact("FLOPs by 6ND", work, of="6·N·D"),
-        fact("parameters for that many FLOPs", sympy.sqrt(sympy.Rational(work, 120)), 70 * 10**9, of=best),
-    ]
+        fact("training FLOPs of a parameter and token", each, 6), fact("FLOPs by 6ND", work, of=each * N * D),
+        fact("parameters for that many FLOPs", best.subs(budget, work), parameters, of=best),
+    ]  # fmt: skip
 
 
 def growing_stream() -> list[Fact]:

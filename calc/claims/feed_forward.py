@@ -10,11 +10,12 @@ from typing import Any
 
 import sympy
 
+from ..blocks.attention import Attention
 from ..blocks.mixer import SqueezeExcitation
 from ..blocks.mlp import MLP, Activation, GatedMLP, gelu, relu, silu
 from ..model import trace
 from ..tensor import Step
-from .fact import Between, B, D, F, Fact, T, counts, fact, form, model, parts, pieces, ratio, weights_of, years
+from .fact import B, Between, D, F, Fact, H, K, N, T, counts, fact, form, model, parts, pieces, ratio, weights_of, years
 
 INDUSTRY = ("llama-7b", "mistral-7b", "llama-3-8b", "llama-3-70b", "gemma-7b", "qwen2-7b", "qwen2.5-72b", "qwen3-8b")
 
@@ -85,7 +86,10 @@ def rounded_up(width: Any, d: int, multiple: int) -> int:
 def llama_width() -> list[Fact]:
     """LLaMA's hidden width in units of d."""
     width, llama = ratio(equal_width(), D), pieces(model("llama-7b"), GatedMLP)[0].f
-    return [fact("before rounding", width, Decimal("2.67"), condition=True), fact("LLaMA-7B", ratio(llama, 4096), Decimal("2.67"), of=F / D)]
+    return [
+        fact("before rounding", width, Decimal("2.67"), condition=True),
+        fact("LLaMA-7B", ratio(llama, 4096), Decimal("2.67"), of=F / D),
+    ]
 
 
 def third_matrix() -> list[Fact]:
@@ -188,7 +192,8 @@ def feed_forward_share(name: str) -> Any:
 def industry_ratio() -> list[Fact]:
     """Feed-forward over attention in well-known models."""
     at_8_3 = ratio(form("gated-mlp", F=equal_width()), form("mha"))
-    listed = [fact(name, feed_forward_share(name), Between(2, 4), of="3·F/(2·H·(K + N)), biases in") for name in INDUSTRY]
+    grouped = ratio(form("gated-mlp"), form(Attention(n=N, k=K, h=H)))
+    listed = [fact(name, feed_forward_share(name), Between(2, 4), of=grouped) for name in INDUSTRY]
     return [fact("4d² and 8d²", at_8_3, Between(2, 4)), *listed]
 
 

@@ -16,13 +16,35 @@ from ..blocks.moe import MoE
 from ..blocks.norm import LayerNorm
 from ..blocks.position import LearnedPositions, Rotary
 from ..blocks.wiring import Block, Residual
-from ..catalogue import BLOCKS
+from ..budget import widths
 from ..convention import flops
 from ..dims import symbol
 from ..model import trace
 from ..tables import presets
 from ..tensor import Adapters, Step
-from .fact import Between, B, D, E, F, Fact, H, K, L, N, R, T, counts, fact, form, layers, model, parts, pieces, ratio, weights_of
+from .fact import (
+    B,
+    Between,
+    D,
+    E,
+    F,
+    Fact,
+    H,
+    K,
+    L,
+    N,
+    R,
+    T,
+    counts,
+    fact,
+    form,
+    layers,
+    model,
+    parts,
+    pieces,
+    ratio,
+    weights_of,
+)
 
 A = symbol("A")
 SIZES = {D: 512, F: 2048, N: 8}
@@ -32,13 +54,14 @@ def block_512() -> list[Fact]:
     """The block of the table, without biases and with all that torch's layer has."""
     block = form("pre-norm")
     biased = Block(branches=(
-        Residual(name="attention", branch=Attention(n=N, k=N, h=D / N, causal=False, qkv_bias=True, o_bias=True), outer=LayerNorm()),
+        Residual(name="attention", branch=Attention(n=N, k=N, h=D / N, qkv_bias=True, o_bias=True), outer=LayerNorm()),
         Residual(name="mlp", branch=MLP(f=F, act=relu, bias=True), outer=LayerNorm()),
     ))  # fmt: skip
     attention, mlp, norms = form("mha"), form("mlp"), 2 * form("layernorm")
     total = block.subs(SIZES)
     return [
-        fact("attention", attention.subs(SIZES), 1_048_576, of=attention), fact("feed-forward", mlp.subs(SIZES), 2_097_152, of=mlp),
+        fact("attention", attention.subs(SIZES), 1_048_576, of=attention),
+        fact("feed-forward", mlp.subs(SIZES), 2_097_152, of=mlp),
         fact("two norms", norms.subs(SIZES), 2_048, of=norms), fact("block", total, 3_147_776, of=block),
         fact("share of the feed-forward", ratio(mlp, block).subs(SIZES), Decimal("0.666"), of=ratio(mlp, block)),
         fact("with all biases", form(biased).subs(SIZES), of=form(biased)),
@@ -59,9 +82,9 @@ def transformer_base() -> list[Fact]:
     made = model("transformer", attention_bias=True)
     matrices = 6 * form("mha") + 6 * form("mlp") + 6 * (form("mha") + form(CrossAttention(n=N, k=N, h=D / N)) + form("mlp"))
     base, total, table = matrices.subs(SIZES), counts(made).total, counts(made).embedding
-    encoder, decoder = (weights / D**2 for weights in (form("mha") + form("mlp", F=4 * D), 2 * form("mha") + form("mlp", F=4 * D)))
+    encoder, decoder = (heads * form("mha") + form("mlp", F=4 * D) for heads in (1, 2))
     return [
-        fact("encoder layer in d²", sympy.simplify(encoder), 12), fact("decoder layer in d²", sympy.simplify(decoder), 16),
+        fact("encoder layer in d²", ratio(encoder, D**2), 12), fact("decoder layer in d²", ratio(decoder, D**2), 16),
         fact("12 layers", base, Decimal("44e6"), of=matrices), fact("embedding of 37,000", table, Decimal("19e6")),
         fact("both", base + table, Decimal("63e6")), fact("biases and norms besides", total - base - table),
         fact("model", total), fact("short of the paper's 65M", Fraction(65 * 10**6 - total, 65 * 10**6)),
@@ -74,10 +97,11 @@ def decoder_block() -> list[Fact]:
     encoder, decoder = (parts(made, name) // 6 for name in ("encoder", "decoder"))
     cross = form(CrossAttention(n=N, k=N, h=D / N, q_bias=True, k_bias=True, v_bias=True, o_bias=True)) + form("layernorm")
     cache = form(CrossAttention(n=N, k=N, h=H), "kv")
+    causal = form(Attention(n=N, k=N, h=D / N, qkv_bias=True, o_bias=True))
     return [
         fact("parameters that the encoder-decoder's decoder block has more", decoder - encoder, 0, of=cross),
         fact("its cache for an encoder's output of s tokens (bf16)", cache),
-        fact("only-encoder and only-decoder blocks differ by", form("mha-biased") - form(Attention(n=N, k=N, h=D / N, qkv_bias=True, o_bias=True)), 0),
+        fact("encoder-only less decoder-only attention", form("mha-biased") - causal, 0),
     ]
 
 
@@ -130,12 +154,13 @@ def moe_parameters() -> list[Fact]:
 def fine_experts() -> list[Fact]:
     """Experts of DeepSeek-V2 and of Mixtral."""
     fine, coarse = (pieces(model(name), MoE)[0] for name in ("deepseek-v2", "mixtral-8x7b"))
-    width = {"deepseek-v2": 5120, "mixtral-8x7b": 4096}
+    narrow = Fraction(fine.expert.f, model("deepseek-v2").embedding.d)
+    wide = Fraction(coarse.expert.f, model("mixtral-8x7b").embedding.d)
     return [
-        fact("experts of DeepSeek-V2", fine.e), fact("experts of Mixtral", coarse.e), fact("more of them", fine.e > coarse.e, True),
-        fact("expert width over d, DeepSeek-V2", Fraction(fine.expert.f, width["deepseek-v2"])),
-        fact("expert width over d, Mixtral", Fraction(coarse.expert.f, width["mixtral-8x7b"])),
-        fact("narrower", Fraction(fine.expert.f, 5120) < Fraction(coarse.expert.f, 4096), True),
+        fact("experts of DeepSeek-V2", fine.e), fact("experts of Mixtral", coarse.e),
+        fact("more of them", fine.e > coarse.e, True),
+        fact("expert width over d, DeepSeek-V2", narrow), fact("expert width over d, Mixtral", wide),
+        fact("narrower", narrow < wide, True),
         fact("a shared expert", fine.shared is not None and coarse.shared is None, True),
         fact("parameters of DeepSeek-V2", counts("deepseek-v2").total), fact("active", counts("deepseek-v2").active),
     ]  # fmt: skip
@@ -146,7 +171,8 @@ def utilisation() -> list[Fact]:
     stored, used = Between(10**11, 10**12), Between(10**10, 10**11)
     v3 = counts("deepseek-v3")
     found = [
-        fact("DeepSeek-V3, stored", v3.total, stored, condition=True), fact("DeepSeek-V3, active", v3.active, used, condition=True),
+        fact("DeepSeek-V3, stored", v3.total, stored, condition=True),
+        fact("DeepSeek-V3, active", v3.active, used, condition=True),
         fact("active without the input table, the model card's 37B", v3.active_without_input),
         fact("Mixtral 8x7B, stored", counts("mixtral-8x7b").total, stored),
         fact("Mixtral 8x7B, active", counts("mixtral-8x7b").active, used),
@@ -175,14 +201,10 @@ def moe_flops() -> list[Fact]:
 
 def adapters() -> list[Fact]:
     """Adapters on attention and on all matrices, and what frozen weights save."""
-    names = {"q and v": "qv", "all four of attention": "qkvo"}
-    attention = Attention(n=N, k=K, h=H)
-    found = [
-        fact(f"trained, {name}", trace(attention, Step.train(B, T), D, adapters=Adapters(R, frozenset(letters))).parameters().trainable)
-        for name, letters in names.items()
-    ]
-    mlp = trace(GatedMLP(f=F), Step.train(B, T), D, adapters=Adapters(R, frozenset({"gate", "up", "down"})))
-    found.append(fact("trained, the feed-forward's three", mlp.parameters().trainable))
+    attention, mlp = Attention(n=N, k=K, h=H), GatedMLP(f=F)
+    targets = (("q and v", attention, "qv"), ("all four of attention", attention, "qkvo"))
+    found = [fact(f"trained, {name}", _trained(part, *letters)) for name, part, letters in targets]
+    found.append(fact("trained, the feed-forward's three", _trained(mlp, "gate", "up", "down")))
     llama, step = model("llama-3-8b"), Step.train(1, 2048)
     full = llama.budget(step)
     few = llama.budget(step, adapters=Adapters(16, frozenset("qv")))
@@ -199,9 +221,12 @@ def adapters() -> list[Fact]:
     ]
 
 
-def _kept(few: Any, full: Any) -> Fraction:
-    from ..budget import widths
+def _trained(component: Any, *targets: str) -> Any:
+    adapted = trace(component, Step.train(B, T), D, adapters=Adapters(R, frozenset(targets)))
+    return adapted.parameters().trainable
 
+
+def _kept(few: Any, full: Any) -> Fraction:
     sizes = widths("bf16")
     return Fraction(few.activations(sizes).bytes, full.activations(sizes).bytes)
 

@@ -9,6 +9,7 @@ from ..blocks.attention import Attention
 from ..blocks.norm import RMSNorm
 from ..blocks.position import LearnedPositions, RelativeBias, RelativeKeys, Rotary, Sinusoidal
 from ..catalogue import BLOCKS
+from ..dims import Dim
 from ..freedom import score_freedom
 from ..model import Layer, Stack, trace
 from ..tensor import Step
@@ -31,7 +32,13 @@ def symmetric_score() -> list[Fact]:
 
 def asymmetric_freedom() -> list[Fact]:
     """Dimensions of the sets of score forms, of a head as wide as the model and of a narrower one."""
-    free, tied = (lambda h, tied=tied: score_freedom(Attention(n=1, k=1, h=h, qk_tied=tied), D) for tied in (False, True))
+
+    def free(h: Dim) -> Dim:
+        return score_freedom(Attention(n=1, k=1, h=h), D)
+
+    def tied(h: Dim) -> Dim:
+        return score_freedom(Attention(n=1, k=1, h=h, qk_tied=True), D)
+
     claimed = D * (D - 1) / 2
     return [
         fact("free, one head with h = d", free(D), D**2, condition=True),

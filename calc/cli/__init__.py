@@ -19,6 +19,7 @@ COMMANDS = {
     "formula": "Print the closed form of a quantity of a model or a block.",
     "explain": "Show, component by component, the formula, the numbers put in, the value and the source.",
     "verify": "Hold blocks or models against their torch twins, in every quantity.",
+    "claims": "List what three articles say of the block, each with its verdict; or show one in full.",
     "models": "List the presets.",
     "blocks": "List the blocks.",
     "conventions": "List the ways of counting FLOPs.",

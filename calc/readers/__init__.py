@@ -61,11 +61,15 @@ def load(model: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | Non
     12
     """
     where, config = find(model)
-    return read({**config, **(changes or {})}, where)
+    from ..tables import presets
+
+    known = isinstance(model, str) and model in presets() and not changes
+    return read({**config, **(changes or {})}, where, known=known)
 
 
-def read(config: Mapping[str, Any], where: str) -> Model:
-    """The Model of a config's fields. *where* names their source in errors."""
+def read(config: Mapping[str, Any], where: str, *, known: bool = False) -> Model:
+    """The Model of a config's fields. *where* names their source in errors; *known* ones, the presets', have no field that
+    its family does not read."""
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
         found = "nothing" if kind is None else shown(kind)
@@ -73,7 +77,8 @@ def read(config: Mapping[str, Any], where: str) -> Model:
     family = FAMILIES[kind]
     reading = Reading(family.knobs, config, where)
     try:
-        _refuse_unread(reading)
+        if not known:
+            _refuse_unread(reading)
         return family.build(reading)
     except InputError as error:
         text = str(error)

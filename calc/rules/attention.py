@@ -57,8 +57,10 @@ class AttentionRules(Elementwise):
         if not step.cache:
             return self.view(x, axes, x.sizes)
 
+        place = axes.index("s")
+
         def at(positions: Dim) -> tuple[Dim, ...]:
-            return tuple(positions if axis == "s" else size for axis, size in zip(axes, x.sizes, strict=True))
+            return (*x.sizes[:place], positions, *x.sizes[place + 1 :])
 
         held = step.source if kind == "cross" else step.s
         entry = Cached(Tensor(axes, at(held), "key_value", copies=self._copies), kind, None, expanded)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,10 +32,11 @@ def apart(a: Tensor, b: Tensor) -> float:
 def head_flops() -> tuple[float, ...]:
     """FLOPs of four heads over those of one."""
     x = torch.randn(2, 7, 12)
-    one, four = (
-        measure.flops(lambda run, module=twin(12, n, 12 // n): module(x, run), training=False).forward for n in (1, 4)  # type: ignore[misc]
-    )
-    return (four / one,)
+
+    def work(module: Any) -> int:
+        return measure.flops(lambda run: module(x, run), training=False).forward
+
+    return (work(twin(12, 4, 3)) / work(twin(12, 1, 12)),)
 
 
 def head_rank() -> tuple[float, ...]:
@@ -93,12 +95,13 @@ def shuffled() -> tuple[float, ...]:
     """Shuffled tokens: against shuffled outputs; against unshuffled ones; with a causal mask; with rotations."""
     x, order = torch.randn(1, 9, 12), torch.randperm(9)
 
-    def error(**more: object) -> float:
+    def error(**more: Any) -> float:
         module = twin(**more)
         return apart(module(x[:, order], Run()), module(x, Run())[:, order])
 
     module = twin(causal=False)
-    return error(causal=False), apart(module(x[:, order], Run()), module(x, Run())), error(), error(causal=False, position=Rotary(r=6))
+    unshuffled = apart(module(x[:, order], Run()), module(x, Run()))
+    return error(causal=False), unshuffled, error(), error(causal=False, position=Rotary(r=6))
 
 
 def cached_logits() -> tuple[float, ...]:
@@ -136,7 +139,7 @@ def normed_queries() -> tuple[float, ...]:
 
 
 def sight() -> tuple[float, ...]:
-    """How much the first output depends on the last token: with a causal mask, without, and of an encoder's through the memory."""
+    """How much the first output depends on the last token, with a causal mask and without."""
     found = []
     for causal in (True, False):
         x = torch.randn(1, 9, 12, requires_grad=True)

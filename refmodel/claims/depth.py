@@ -40,7 +40,9 @@ def stack(l: int, init: Init, d: int = D, **norms: Any) -> list[Any]:
     return made
 
 
-PRE, POST = {"before": LayerNorm()}, {"outer": LayerNorm()}
+PRE: dict[str, Any] = {"before": LayerNorm()}
+POST: dict[str, Any] = {"outer": LayerNorm()}
+NONE: dict[str, Any] = {}
 
 
 def entered(init: Init, d: int = D) -> Tensor:
@@ -77,7 +79,7 @@ def post_norm_gradients() -> tuple[float, ...]:
 def without_residual() -> tuple[float, ...]:
     """Gradients of the first of 24 blocks: no residual and no norm; no residual but norms; residuals and norms."""
     found = []
-    for norms, residual in (({}, False), (PRE, False), (PRE, True)):
+    for norms, residual in ((NONE, False), (PRE, False), (PRE, True)):
         blocks = stack(24, "xavier", **norms)
         found.append(gradients(blocks, entered("xavier"), "xavier", final=bool(norms), residual=residual)[0])
     return tuple(found)

@@ -25,7 +25,7 @@ def torch_layer() -> tuple[float, ...]:
 def torch_transformer() -> tuple[float, ...]:
     """Parameters of torch's own Transformer base, without embeddings."""
     with torch.device("meta"):
-        return (parameters(nn.Transformer()),)
+        return (parameters(nn.Transformer(batch_first=True)),)
 
 
 def same_shape() -> tuple[float, ...]:

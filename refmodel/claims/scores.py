@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from ...blocks.attention import Attention
 from ...blocks.norm import RMSNorm
 from ...blocks.position import ALiBi, LearnedPositions, RelativeBias, Rotary, Sinusoidal
-from .. import attention as twins
-from .. import measure
+from .. import measure, position
 from ..build import build
 from ..context import Run
 from ..position import sinusoids
@@ -24,7 +23,7 @@ def scores(module: Any, x: Tensor) -> Tensor:
     run = Run()
     q, k, _ = module.projections(x)  # 1 t n h
     q, k = module.normed(q, k)
-    if isinstance(module.position, twins.Rotary):
+    if isinstance(module.position, position.Rotary):
         q, k = module.position(q, run), module.position(k, run)
     found = (q.transpose(1, 2) @ k.permute(0, 2, 3, 1))[0] * module.h**-0.5  # n t t
     bias = module.bias(q, k, run)
@@ -100,7 +99,7 @@ def reach(d: int, h: int, *, tied: bool) -> int:
 def jacobian_rank(function: Callable[[Tensor], Tensor], at: Tensor) -> int:
     """The rank of a function's Jacobian."""
     found = torch.autograd.functional.jacobian(function, at)
-    return int(torch.linalg.matrix_rank(found.reshape(-1, at.numel())))  # type: ignore[union-attr]
+    return int(torch.linalg.matrix_rank(found.reshape(-1, at.numel())))
 
 
 def definite() -> tuple[float, ...]:
@@ -180,7 +179,8 @@ def beyond_table() -> tuple[float, ...]:
             return 1
         return 0
 
-    return refused(build(LearnedPositions(m=8), 12), 9, Run()), refused(build(Sinusoidal(), 12), 9, torch.randn(1, 9, 12), Run())
+    learned, fixed, x = build(LearnedPositions(m=8), 12), build(Sinusoidal(), 12), torch.randn(1, 9, 12)
+    return refused(learned, 9, Run()), refused(fixed, 9, x, Run())
 
 
 def rotation() -> tuple[float, ...]:
@@ -210,9 +210,8 @@ def sines() -> tuple[float, ...]:
     table = sinusoids(0, t, d)
     a, b = torch.randn(2, d, d) / d**0.5
     norms = table.square().sum(-1)
-    return (
-        float(table.abs().max()), float(norms.min()), float(norms.max()), drift(table @ table.T), drift((table @ a) @ (table @ b).T),
-    )  # fmt: skip
+    drifts = drift(table @ table.T), drift((table @ a) @ (table @ b).T)
+    return float(table.abs().max()), float(norms.min()), float(norms.max()), *drifts
 
 
 def uniform_channels() -> tuple[float, ...]:
