@@ -84,7 +84,8 @@ def branches(entry: Entry) -> list[Branch]:
 
 
 def sizes_of(entry: Entry, free: Mapping[str, Any]) -> dict[str, Any]:
-    """Sizes that divide as they must: n = k·g, d = n·h where the head width is d/n, even rotary widths, e = a + more, d = i + more."""
+    """Sizes that divide as they must: n = k·g, d = n·h where the head width is d/n, even rotary widths; e is a and more,
+    d is i and more."""
     sizes = dict(free)
     if "k" in entry.sizes:
         sizes["n"] = free["k"] * free["n"]

@@ -103,9 +103,8 @@ def elements(subject: Any, **sizes: Any) -> Any:
 
 def weights_of(block: str, **sizes: Any) -> Any:
     """A block's parameters without those of its norms."""
-    made: Any = BLOCKS[block].make(
-        **{letter: sizes.get(letter.upper(), symbol(letter.upper())) for letter in BLOCKS[block].sizes}
-    )
+    letters = {letter: sizes.get(letter.upper(), symbol(letter.upper())) for letter in BLOCKS[block].sizes}
+    made: Any = BLOCKS[block].make(**letters)
     norms = sum(form(branch.before or branch.outer) for branch in made.branches)
     return sympy.expand(form(made) - norms)
 

@@ -86,7 +86,8 @@ class AttentionRules(Elementwise):
     def check_whole(self) -> None:
         """Refuse a step that runs some of the positions and not all, for what mixes them in both directions."""
         if self.step.t not in (0, self.step.s):
-            raise UndefinedError("mixing positions in both directions needs all of them at once: nothing to decode from a cache")
+            what = "mixing positions in both directions"
+            raise UndefinedError(f"{what} needs all of them at once: nothing to decode from a cache")
 
     def attention(
         self,
