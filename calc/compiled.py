@@ -64,7 +64,7 @@ class Compiled:
             raise InputError(f"the formula needs a value for {missing.args[0]}") from None
 
     def over(self, **sizes: Any) -> tuple[Any, ...]:
-        """The values over NumPy arrays of sizes (integers, broadcast against each other), as int64 arrays.
+        """The values over NumPy arrays of sizes (positive integers, broadcast against each other), as int64 arrays.
 
         Raises InputError where a result could reach 2**63, naming it, rather than let it wrap.
         """
@@ -77,9 +77,11 @@ class Compiled:
         for name, array in zip(self.symbols, given, strict=True):
             if array.dtype.kind not in "iu":
                 raise InputError(f"{name}: an array of {array.dtype}, but sizes are whole numbers")
+            if array.size and not 1 <= int(array.min()) <= int(array.max()) < _LIMIT:
+                raise InputError(f"{name}: from {array.min()} to {array.max()}, but sizes are from 1 to 2**63 - 1")
         shape = numpy.broadcast_shapes(*(array.shape for array in given))
-        columns = [numpy.broadcast_to(array, shape).reshape(-1) if array.ndim else int(array) for array in given]
-        count = max(1, *shape, 1) if len(shape) <= 1 else int(numpy.prod(shape))
+        columns: list[Any] = [numpy.broadcast_to(array, shape).reshape(-1) if array.ndim else int(array) for array in given]
+        count = int(numpy.prod(shape))
         run = self._code(numpy.minimum)
         out = [numpy.empty(count, dtype=numpy.int64) for _ in self.expressions]
         for start in range(0, count, _BLOCK):

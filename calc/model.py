@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from .blocks.embedding import Frames, Patches
-from .blocks.mlp import Activation, gelu, tanh
 from .blocks.norm import LayerNorm, RMSNorm
 from .blocks.position import LearnedPositions, Sinusoidal
-from .blocks.prediction import MultiTokenPrediction
 from .budget import Budget
 from .dims import Dim, check_sizes
 from .errors import InputError
 from .recorder import Recompute
 from .tape import Tape
 from .tensor import Adapters, Kernels, Role, Step, Tensor
+
+if TYPE_CHECKING:
+    from .blocks.embedding import Frames, Patches
+    from .blocks.prediction import MultiTokenPrediction
 
 
 @runtime_checkable
@@ -154,84 +155,6 @@ class LMHead:
         if self.wide:
             logits = tape.widen("wide", logits)
         return tape.act("softcap", logits, "output") if self.softcap else logits
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MaskedLMHead:
-    """A dense layer, an activation and a norm before the logits. Devlin et al. 2018, arXiv:1810.04805, section 3.1.
-
-    The dense layer is as wide as the token table.
-    """
-
-    output: LMHead
-    act: Activation = gelu
-    norm: LayerNorm | RMSNorm = LayerNorm()
-
-    def trace(self, tape: Tape, x: Tensor, table: Tensor) -> Tensor:
-        """x (b t d) to (b t v)."""
-        hidden = tape.linear("transform", x, "b t d -> b t e", e=table["d"], bias=True)
-        hidden = tape.view(hidden, x.axes, hidden.sizes)
-        hidden = tape.call("transform", self.norm, self.act.trace(tape, hidden))
-        return self.output.trace(tape, hidden, table)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pooler:
-    """tanh of a dense layer on the first position, and classes of it where there are any. Devlin et al. 2018."""
-
-    v: Dim | None = None  # classes
-    i: Dim | None = None  # width of the dense layer, that of its input unless given
-    act: Activation = tanh
-
-    def __post_init__(self) -> None:
-        check_sizes("Pooler", v=self.v, i=self.i)
-
-    def trace(self, tape: Tape, x: Tensor, table: Tensor) -> Tensor:
-        """x (b t d) to (b e), e = i, or to (b v)."""
-        width = x["d"] if self.i is None else self.i
-        pooled = tape.linear("pooler", _first(tape, x), "b d -> b e", e=width, bias=True)
-        pooled = self.act.trace(tape, pooled)
-        if self.v is None:
-            return pooled
-        return tape.linear("classifier", pooled, "b e -> b v", v=self.v, bias=True)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Classifier:
-    """A linear layer on every position, or on the first: classes, or the two ends of an answer."""
-
-    v: Dim  # classes
-    bias: bool
-    first: bool = False  # of the first position alone
-
-    def __post_init__(self) -> None:
-        check_sizes("Classifier", v=self.v)
-
-    def trace(self, tape: Tape, x: Tensor, table: Tensor) -> Tensor:
-        """x (b t d) to (b t v), or to (b v)."""
-        if self.first:
-            return tape.linear("classifier", _first(tape, x), "b d -> b v", v=self.v, bias=self.bias)
-        return tape.linear("classifier", x, "b t d -> b t v", v=self.v, bias=self.bias)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MeanHead:
-    """A linear layer on the mean over the positions. Tolstikhin et al. 2021 (MLP-Mixer), arXiv:2105.01601, section 2."""
-
-    v: Dim | None = None  # classes; none: the mean itself
-
-    def __post_init__(self) -> None:
-        check_sizes("MeanHead", v=self.v)
-
-    def trace(self, tape: Tape, x: Tensor, table: Tensor) -> Tensor:
-        """x (b t d) to (b v), or to (b d)."""
-        mean = tape.reduce("mean", x, "t")
-        return mean if self.v is None else tape.linear("classifier", mean, "b d -> b v", v=self.v, bias=True)
-
-
-def _first(tape: Tape, x: Tensor) -> Tensor:
-    """The first position (b d) of x (b t d)."""
-    return tape.view(x, ("b", "d"), (x["b"], x["d"]))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

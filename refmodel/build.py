@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from .. import heads
 from .. import model as whole
 from ..blocks import embedding as embeddings
 from . import attention, branches, embedding, mlp, model, position
@@ -69,23 +70,23 @@ def _(c: whole.LMHead, d: int, given: Given = ALONE) -> model.LMHead:
 
 
 @build.register
-def _(c: whole.MaskedLMHead, d: int, given: Given = ALONE) -> nn.Module:
+def _(c: heads.MaskedLMHead, d: int, given: Given = ALONE) -> nn.Module:
     i = d if given.table is None else given.table
     return model.MaskedLMHead(d, i, mlp.FUNCTIONS[c.act.name], build(c.norm, i), build(c.output, i))
 
 
 @build.register
-def _(c: whole.Pooler, d: int, given: Given = ALONE) -> nn.Module:
+def _(c: heads.Pooler, d: int, given: Given = ALONE) -> nn.Module:
     return model.Pooler(d, d if c.i is None else c.i, c.v, mlp.FUNCTIONS[c.act.name])
 
 
 @build.register
-def _(c: whole.Classifier, d: int, given: Given = ALONE) -> nn.Module:
+def _(c: heads.Classifier, d: int, given: Given = ALONE) -> nn.Module:
     return model.Classifier(d, c.v, bias=c.bias, first=c.first)
 
 
 @build.register
-def _(c: whole.MeanHead, d: int, given: Given = ALONE) -> nn.Module:
+def _(c: heads.MeanHead, d: int, given: Given = ALONE) -> nn.Module:
     return model.MeanHead(d, c.v)
 
 

@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from blockcalc import InputError, Step, flops, load, widths
-from blockcalc.tensor import Adapters
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM
+
+from blockcalc import InputError, Step, flops, load, widths
+from blockcalc.tensor import Adapters
 
 CONFIG = {
     "model_type": "llama", "hidden_size": 42, "intermediate_size": 58, "num_hidden_layers": 3, "num_attention_heads": 6,

@@ -5,10 +5,11 @@ import io
 import json
 
 import pytest
+from click.testing import CliRunner
+
 from blockcalc.catalogue import BLOCKS
 from blockcalc.cli import COMMANDS, main
 from blockcalc.tables.table import Column, Table, as_csv, as_markdown, print_table, rounded
-from click.testing import CliRunner
 
 
 def run(*words, width=100):
@@ -51,7 +52,8 @@ def test_flops_and_their_convention():
 
 
 def test_a_decode_step_costs_more_with_more_context():
-    near, far = (ask("flops", "llama-3.1-70b", "--mode", "decode", "--context", c)["flops"]["forward"] for c in ("1000", "2000"))
+    decode = ("flops", "llama-3.1-70b", "--mode", "decode", "--context")
+    near, far = (ask(*decode, context)["flops"]["forward"] for context in ("1000", "2000"))
     # 4·64·128 a layer and token of context, https://github.com/SemiAnalysisAI/InferenceX-app/pull/849
     assert (far - near) // 1000 == 80 * 32768
 
@@ -244,7 +246,9 @@ def test_one_line_and_exit_code_2(words, said):
     assert "\n" not in line
 
 
-@pytest.mark.parametrize("words", [["flops", "gpt2", "--batch", "x"], ["flops", "gpt2", "--mode", "dream"], ["nothing"], ["params"]])
+@pytest.mark.parametrize(
+    "words", [["flops", "gpt2", "--batch", "x"], ["flops", "gpt2", "--mode", "dream"], ["nothing"], ["params"]]
+)
 def test_click_s_own_refusals_have_the_same_exit_code(words):
     assert run(*words).exit_code == 2
 

@@ -56,6 +56,16 @@ def test_arrays_that_are_not_whole_numbers_are_refused(array):
         Compiled([D]).over(D=array)
 
 
+@pytest.mark.parametrize("array", [np.array([3, 0]), np.array([-3]), np.array([2**63], dtype=np.uint64)])
+def test_sizes_that_are_no_sizes_are_refused(array):
+    with pytest.raises(InputError, match="D: from"):
+        Compiled([D]).over(D=array)
+
+
+def test_empty_arrays_give_empty_results():
+    assert Compiled([D]).over(D=np.zeros(0, dtype=int))[0].shape == (0,)
+
+
 def test_a_missing_size_is_named():
     with pytest.raises(InputError, match="S"):
         Compiled([D * S])(D=1)

@@ -3,6 +3,7 @@
 from importlib import import_module
 
 import pytest
+
 from blockcalc.readers import read
 from blockcalc.readers.families import FAMILIES, FILES
 from blockcalc.tables import presets

@@ -17,7 +17,8 @@ from blockcalc.blocks.position import ALiBi, LearnedPositions, RelativeBias, Rot
 from blockcalc.blocks.prediction import MultiTokenPrediction
 from blockcalc.blocks.wiring import Backout, Blended, Block, Parallel, Residual
 from blockcalc.errors import UndefinedError
-from blockcalc.model import Classifier, Embedding, Layer, LMHead, MaskedLMHead, MeanHead, Model, Pooler, Stack
+from blockcalc.heads import Classifier, MaskedLMHead, MeanHead, Pooler
+from blockcalc.model import Embedding, Layer, LMHead, Model, Stack
 from blockcalc.refmodel import measure
 from blockcalc.refmodel.build import build
 from blockcalc.refmodel.context import Run

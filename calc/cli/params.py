@@ -9,7 +9,7 @@ from . import answers, options
 
 @click.command("params")
 @options.model
-@click.option("--seq", default=2048, show_default=True, metavar="T", help="Positions: token mixing's parameters depend on them.")
+@click.option("--seq", default=2048, show_default=True, metavar="T", help="Positions: token mixing has as many parameters.")
 @options.lora
 @options.output
 def command(model: str, changes: tuple[str, ...], seq: int, lora: str | None, form: str | None) -> None:

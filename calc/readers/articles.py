@@ -13,7 +13,8 @@ from ..blocks.mlp import MLP, gelu, relu_squared
 from ..blocks.norm import LayerNorm, RMSNorm
 from ..blocks.position import Rotary, Sinusoidal
 from ..blocks.wiring import Backout, Blended, Block, Residual
-from ..model import Embedding, Layer, LMHead, MeanHead, Model, Stack
+from ..heads import MeanHead
+from ..model import Embedding, Layer, LMHead, Model, Stack
 from .config import Reading, Rule, derived, flag, layers, pair, size
 from .decoder import stack
 from .family import Family, split_head

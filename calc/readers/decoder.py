@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..blocks.attention import Attention
-from ..blocks.mla import MLA
 from ..blocks.mlp import MLP, ClampedGatedMLP, GatedMLP
-from ..blocks.moe import MoE
 from ..blocks.position import ALiBi, Rotary
-from ..blocks.prediction import MultiTokenPrediction
 from ..blocks.wiring import Block, Parallel, Residual
 from ..errors import InputError
 from ..model import Embedding, Layer, LMHead, Model, Stack
 from .config import Reading
 from .heads import head_of
+
+if TYPE_CHECKING:
+    from ..blocks.mla import MLA
+    from ..blocks.moe import MoE
+    from ..blocks.prediction import MultiTokenPrediction
 
 
 def decoder(r: Reading) -> Model:
@@ -27,7 +29,7 @@ def decoder(r: Reading) -> Model:
         embedding=Embedding(v=r.v, d=r.d, i=r.narrow, position=r.position, norm=r.embedding_norm),
         stack=stack("decoder", kinds, blocks, lambda kind: _name(kind, blocks), r.final_norm, r.narrow),
         head=head_of(r, LMHead(v=r.v, tied=r.tied, bias=r.head_bias, softcap=r.logit_softcap is not None)),
-        predictors=(MultiTokenPrediction(block=blocks[kinds[-1]], norm=r.norm, last=r.final_norm),) * r.predictors,
+        predictors=(_predictor(r, blocks[kinds[-1]]),) * r.predictors if r.predictors else (),
     )
 
 
@@ -43,6 +45,13 @@ def stack(
         same = bool(runs) and runs[-1][0] == name_of(kind)
         runs[-1:] = [(runs[-1][0], runs[-1][1] + 1)] if same else [*runs[-1:], (name_of(kind), 1)]
     return Stack(name=name, layers=layers, norm=norm, i=i, order=tuple(runs))
+
+
+def _predictor(r: Reading, block: Any) -> MultiTokenPrediction:
+    """The module of one further token, around a block like the last."""
+    from ..blocks.prediction import MultiTokenPrediction
+
+    return MultiTokenPrediction(block=block, norm=r.norm, last=r.final_norm)
 
 
 def _name(kind: tuple[int | None, bool], blocks: dict[Any, Any]) -> str:
@@ -82,6 +91,8 @@ def _position(r: Reading, window: int | None) -> Rotary | ALiBi | None:
 
 def latent_attention(r: Reading, window: int | None) -> MLA:
     """DeepSeek's attention."""
+    from ..blocks.mla import MLA
+
     return MLA(n=r.n, c=r.c, q=r.q, p=r.p, r=r.r, u=r.u, bias=r.qkv_bias)
 
 
@@ -105,6 +116,8 @@ def mixture(r: Reading) -> MoE:
     if r.a > r.e:
         raise r.refuse(r.field_of("a"), f"at most the {r.e} experts of {r.field_of('e')}")
     shared = feed_forward(r, r.f_shared) if r.f_shared else None
+    from ..blocks.moe import MoE
+
     return MoE(
         e=r.e, a=r.a, expert=r.expert(r, r.f_expert), shared=shared, shared_gate=r.shared_gate, score=r.score,
         renormalise=r.renormalise, router_bias=r.router_bias,

@@ -6,7 +6,8 @@ from typing import Any
 
 from ..blocks.attention import Attention
 from ..blocks.embedding import Patches
-from ..model import Classifier, Embedding, Layer, LMHead, MaskedLMHead, Model, Pooler, Stack
+from ..heads import Classifier, MaskedLMHead, Pooler
+from ..model import Embedding, Layer, LMHead, Model, Stack
 from .config import Reading
 from .decoder import feed_forward
 from .heads import class_of, labels

@@ -8,7 +8,8 @@ from ..blocks.attention import Attention, CrossAttention
 from ..blocks.embedding import Frames
 from ..blocks.position import RelativeBias
 from ..blocks.wiring import Block, Residual
-from ..model import Classifier, Embedding, Layer, LMHead, Model, Pooler, Stack
+from ..heads import Classifier, Pooler
+from ..model import Embedding, Layer, LMHead, Model, Stack
 from .config import Reading
 from .decoder import feed_forward
 from .heads import class_of, labels

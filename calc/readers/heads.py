@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..model import Classifier
 from .config import Reading
 
 
@@ -15,6 +14,8 @@ def head_of(r: Reading, language_model: Any, pooled: Any = None) -> Any:
         return language_model
     if kind in ("Model", "TextModel"):
         return pooled
+    from ..heads import Classifier
+
     if kind == "ForQuestionAnswering":
         return Classifier(v=2, bias=True)
     return Classifier(v=labels(r), bias=kind == "ForTokenClassification" and r.token_bias)
