@@ -25,9 +25,11 @@ def main(rounds: int) -> None:
     rows = []
     for words, imports, most in CASES:
         command, baseline = [script, *words.split()], [sys.executable, "-c", imports]
-        found = interleaved({"command": lambda _, c=command: process_seconds(c), "imports": lambda _, c=baseline: process_seconds(c)}, rounds)
+        runs = {"command": lambda _, c=command: process_seconds(c), "imports": lambda _, c=baseline: process_seconds(c)}
+        found = interleaved(runs, rounds)
         rows.append(Row(f"`blockcalc {words}`", f'`python -c "{imports}"`', pairs(found["command"], found["imports"]), most))
-    report("cold", "Whole processes", rows, ("Processor time of the whole process; the page cache is warm.",), ("blockcalc", "click", "rich", "sympy"))
+    notes = ("Processor time of the whole process; the page cache is warm.",)
+    report("cold", "Whole processes", rows, notes, ("blockcalc", "click", "rich", "sympy"))
 
 
 if __name__ == "__main__":

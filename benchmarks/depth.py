@@ -46,7 +46,10 @@ def main() -> None:
         models = {layers: load(config(family, layers)) for layers in (SHALLOW, DEEP)}
         rows.append(Row(f"{family}: trace and sums", f"{SHALLOW} layers", against(lambda l, m=models: budgeted(m[l])), 1.2))
         rows.append(Row(f"{family}: reader", f"{SHALLOW} layers", against(lambda l, f=family: load(config(f, l))), None))
-    notes = (f"{DEEP:,} layers against {SHALLOW}. What is printed a layer (`Activations.per_layer`) is as long as there are layers, and left out.",)
+    notes = (
+        f"{DEEP:,} layers against {SHALLOW}. What is printed a layer (`Activations.per_layer`) is as long as there are layers,"
+        " and left out.",
+    )
     report("depth", "Depth", rows, notes, ("blockcalc",))
 
 
