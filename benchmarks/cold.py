@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from measure import Row, interleaved, pairs, process_seconds, report
+from measure import Row, interleaved, pairs, process, report
 
 CASES = (
     ("params llama-3.1-8b --json", "import click, json", 2.0),
@@ -24,9 +24,7 @@ def main(rounds: int) -> None:
     script = str(Path(sys.executable).with_name("blockcalc"))
     rows = []
     for words, imports, most in CASES:
-        command, baseline = [script, *words.split()], [sys.executable, "-c", imports]
-        runs = {"command": lambda _, c=command: process_seconds(c), "imports": lambda _, c=baseline: process_seconds(c)}
-        found = interleaved(runs, rounds)
+        found = interleaved({"command": process([script, *words.split()]), "imports": process([sys.executable, "-c", imports])}, rounds)
         rows.append(Row(f"`blockcalc {words}`", f'`python -c "{imports}"`', pairs(found["command"], found["imports"]), most))
     notes = ("Processor time of the whole process; the page cache is warm.",)
     report("cold", "Whole processes", rows, notes, ("blockcalc", "click", "rich", "sympy"))

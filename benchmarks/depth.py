@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from measure import Row, interleaved, pairs, processor_seconds, report
+from measure import Row, interleaved, pairs, repeated, report
 
 from blockcalc import Step, load, widths
 
@@ -29,13 +30,9 @@ def budgeted(model: Any) -> object:
     return budget.parameters(), budget.work(), budget.cache(BF16), budget.activations(BF16)
 
 
-def against(work: Callable[[int], object]) -> list[float]:
+def against(shallow: Callable[[], object], deep: Callable[[], object]) -> list[float]:
     """The ratio of deep to shallow, pair by pair."""
-
-    def at(layers: int) -> Callable[[int], float]:
-        return lambda _: processor_seconds(lambda: [work(layers) for _ in range(REPEATS)] and None)
-
-    found = interleaved({"deep": at(DEEP), "shallow": at(SHALLOW)}, ROUNDS)
+    found = interleaved({"deep": repeated(deep, REPEATS), "shallow": repeated(shallow, REPEATS)}, ROUNDS)
     return pairs(found["deep"], found["shallow"])
 
 
@@ -43,12 +40,14 @@ def main() -> None:
     """Measure reading and tracing apart."""
     rows = []
     for family in FAMILIES:
-        models = {layers: load(config(family, layers)) for layers in (SHALLOW, DEEP)}
-        rows.append(Row(f"{family}: trace and sums", f"{SHALLOW} layers", against(lambda l, m=models: budgeted(m[l])), 1.2))
-        rows.append(Row(f"{family}: reader", f"{SHALLOW} layers", against(lambda l, f=family: load(config(f, l))), None))
+        configs = [config(family, layers) for layers in (SHALLOW, DEEP)]
+        reading = against(*(partial(load, fields) for fields in configs))
+        tracing = against(*(partial(budgeted, load(fields)) for fields in configs))
+        rows.append(Row(f"{family}: trace and sums", f"{SHALLOW} layers", tracing, 1.2))
+        rows.append(Row(f"{family}: reader", f"{SHALLOW} layers", reading))
     notes = (
-        f"{DEEP:,} layers against {SHALLOW}. What is printed a layer (`Activations.per_layer`) is as long as there are layers,"
-        " and left out.",
+        f"{DEEP:,} layers against {SHALLOW}. A reader looks at each layer once, for a config may list them; what is printed a layer"
+        " (`Activations.per_layer`) is as long as there are layers, and left out.",
     )
     report("depth", "Depth", rows, notes, ("blockcalc",))
 

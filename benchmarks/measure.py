@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -40,24 +40,37 @@ class Row(NamedTuple):
         return self.what, self.against, f"{self.median:.2f}", f"{low:.2f} to {high:.2f}", target, verdict
 
 
-def processor_seconds(work: Callable[[], object]) -> float:
-    """Processor time that *work* takes in this process."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
+Measure: TypeAlias = Callable[[int], float]
+"""Processor seconds of a piece of work, given the number of the round."""
 
 
-def process_seconds(command: Sequence[str]) -> float:
-    """Processor time, user and system, of a whole process from its start to its end."""
+def repeated(work: Callable[[], object], times: int = 1) -> Measure:
+    """Measure *work* in this process."""
+
+    def seconds(_: int) -> float:
+        start = time.process_time()
+        for _ in range(times):
+            work()
+        return time.process_time() - start
+
+    return seconds
+
+
+def process(command: list[str]) -> Measure:
+    """Measure a whole process, user and system time, from its start to its end."""
     quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_WRONLY, 0) for fd in (1, 2)]
-    child = os.posix_spawnp(command[0], command, os.environ, file_actions=quiet)
-    _, status, used = os.wait4(child, 0)
-    if status:
-        raise SystemExit(f"{' '.join(command)} ended with {os.waitstatus_to_exitcode(status)}")
-    return used.ru_utime + used.ru_stime
+
+    def seconds(_: int) -> float:
+        child = os.posix_spawnp(command[0], command, os.environ, file_actions=quiet)
+        _, status, used = os.wait4(child, 0)
+        if status:
+            raise SystemExit(f"{' '.join(command)} ended with {os.waitstatus_to_exitcode(status)}")
+        return used.ru_utime + used.ru_stime
+
+    return seconds
 
 
-def interleaved(measures: Mapping[str, Callable[[int], float]], rounds: int) -> dict[str, list[float]]:
+def interleaved(measures: Mapping[str, Measure], rounds: int) -> dict[str, list[float]]:
     """What each measure returns for round 0, 1, 2 …, all of them in each round, every other round in reverse order."""
     found: dict[str, list[float]] = {name: [] for name in measures}
     for round_ in range(rounds):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from llmflops import ModelConfig, estimate
 from llmflops.flops import forward_flops
 from llmflops.memory import kv_cache_bytes, parameter_count
-from measure import Row, interleaved, pairs, processor_seconds, report
+from measure import Measure, Row, interleaved, pairs, report
 
 from blockcalc import Step, compile_formulas, formula, widths
 from blockcalc.blocks.attention import Attention
@@ -106,6 +106,11 @@ def estimated(x: Sizes) -> object:
     return estimate(config(x), BATCH, TOKENS, "bf16", gpu=None)
 
 
+def estimated_by_default(x: Sizes) -> object:
+    """Its whole estimate as it comes, with its default GPU."""
+    return estimate(config(x), BATCH, TOKENS, "bf16")
+
+
 def estimated_training(x: Sizes) -> object:
     """Its whole estimate of a training step, without a GPU."""
     return estimate(config(x), BATCH, TOKENS, "bf16", gpu=None, training=True)
@@ -130,23 +135,27 @@ def main(count: int) -> None:
     making = time.process_time() - start
     work = {
         "traced": traced, "prefill": traced_prefill, "three": three, "full": full,
-        "estimated": estimated, "training": estimated_training, "estimated three": estimated_three,
+        "estimated": estimated, "default": estimated_by_default, "training": estimated_training, "estimated three": estimated_three,
     }  # fmt: skip
 
-    def over(function: Callable[[Sizes], object]) -> Callable[[int], float]:
-        def run(chunk: int) -> float:
+    def over(function: Callable[[Sizes], object]) -> Measure:
+        def seconds(chunk: int) -> float:
             part = models[chunk * CHUNK : (chunk + 1) * CHUNK]
-            return processor_seconds(lambda: [function(x) for x in part] and None)
+            start = time.process_time()
+            for x in part:
+                function(x)
+            return time.process_time() - start
 
-        return run
+        return seconds
 
     for function in work.values():
         function(models[0])
     found = interleaved({name: over(function) for name, function in work.items()}, count // CHUNK)
     rows = [
-        Row("full budget, traced", "`estimate(gpu=None)`", pairs(found["traced"], found["estimated"]), 2.0),
-        Row("full budget, traced", "`estimate(gpu=None, training=True)`", pairs(found["traced"], found["training"]), 2.0),
-        Row("parameters, FLOPs, KV, traced", "`estimate(gpu=None)`", pairs(found["prefill"], found["estimated"]), 2.0),
+        Row("full budget, traced", "`estimate()`", pairs(found["traced"], found["default"]), 2.0),
+        Row("full budget, traced", "`estimate(gpu=None)`", pairs(found["traced"], found["estimated"])),
+        Row("full budget, traced", "`estimate(gpu=None, training=True)`", pairs(found["traced"], found["training"])),
+        Row("parameters, FLOPs, KV, traced", "`estimate(gpu=None)`", pairs(found["prefill"], found["estimated"])),
         Row("parameters, FLOPs, KV, closed form", "its three functions", pairs(found["three"], found["estimated three"]), 0.5),
         Row("full budget, closed form", "`estimate(gpu=None)`", pairs(found["full"], found["estimated"]), 0.5),
         Row("the same, with making the closed forms", "`estimate(gpu=None)`", pairs(

@@ -11,7 +11,7 @@ import statistics
 import sys
 
 import numpy as np
-from measure import Row, interleaved, pairs, processor_seconds, report
+from measure import Row, interleaved, pairs, repeated, report
 from numpy.typing import NDArray
 
 from blockcalc import Step, compile_formulas, formula, load
@@ -67,9 +67,9 @@ def main(count: int) -> None:
     assert all((a == b).all() for a, b in zip(ours(), by_hand(**columns), strict=True))
     _check_one(columns, ours())
     found = interleaved({
-        "ours": lambda _: processor_seconds(ours),
-        "by hand": lambda _: processor_seconds(lambda: by_hand(**columns)),
-        "in blocks": lambda _: processor_seconds(lambda: by_hand_in_blocks(columns)),
+        "ours": repeated(ours),
+        "by hand": repeated(lambda: by_hand(**columns)),
+        "in blocks": repeated(lambda: by_hand_in_blocks(columns)),
     }, ROUNDS)  # fmt: skip
     a_second = count / statistics.median(found["ours"])
     rows = [

@@ -193,7 +193,7 @@ class Budget:
     # -- cache --------------------------------------------------------------------------------------------------------
 
     def cache(self, widths: Widths, policy: Policy = "minimal") -> dict[str, Dim]:
-        """Bytes that the caches hold at the step's context, by kind.
+        """Bytes that the caches hold at the step's context, or would if decoding went on from it, by kind.
 
         A window layer holds min(S, w) positions (``minimal``; ``static`` in a cache allocated for S),
         min(S, w − 1) (``transformers``; all S when w = 1) or all S (``unified``).

@@ -30,6 +30,8 @@ Phase: TypeAlias = Literal["forward", "backward", "decode"]
 FP32 = widths("fp32")
 SCALES = ((256, 128, 2**27, 2**26), (512, 256, 2**29, 2**27))
 """Width, length, and the multiply-adds or the bytes of a forward pass that the batch is doubled to reach."""
+LARGEST, VOCABULARY = 10, 4096
+"""How often it is doubled at most: what reaches too little by then (a table of positions alone) has no time to tell."""
 
 
 class Point(NamedTuple):
@@ -72,7 +74,7 @@ def _line(line: Line, budget: Budget, machine: Machine, backward: bool) -> float
         cost = machine.attention[kind if kind in machine.attention else "scores"]
         time = work * at(cost[way], queries)
         return max(time, _bytes(machine.moves["copy"], way, moved)) + _expanded(line, machine, way)
-    if line.kind == "checkpoint" or not line.written or (line.kind == "cast" and moved):
+    if line.kind == "cast" or not any(tensor.numel for tensor in line.written):
         return 0.0
     return max(machine.overhead, _bytes(machine.moves[_kind(line)], way, moved))
 
@@ -107,12 +109,14 @@ def _kind(line: Line) -> str:
     """The kind of line in the machine's words."""
     name = line.path.rpartition(".")[2]
     if line.kind == "norm":
-        return "layer norm" if len(line.weights) == 2 or len(line.saved) == 3 and line.saved[0] is line.read[0] else "rms norm"
+        return (
+            "layer norm" if len(line.weights) == 2 or (len(line.saved) == 3 and line.saved[0] is line.read[0]) else "rms norm"
+        )
     if line.kind == "act":
         if name in ("softmax", "scores"):
             return "softmax"
         return "act input" if line.read[0] in line.saved else "act output"
-    return {"lookup": "gather", "sort": "gather"}.get(line.kind, line.kind)
+    return {"lookup": "gather", "index": "gather", "sort": "gather"}.get(line.kind, line.kind)
 
 
 def _sums(budget: Budget, machine: Machine) -> float:
@@ -134,23 +138,21 @@ def sizes_of(entry: Entry, d: int, t: int) -> dict[str, int]:
     n, small = d // 64, not {"n", "d"} <= set(entry.sizes)
     usual = {
         "d": d, "n": n, "k": max(1, n // 4), "h": 64, "f": d if "e" in entry.sizes else 4 * d, "e": 8, "c": d // 4, "q": d // 2,
-        "p": 64, "r": 32, "u": 64, "v": 4096, "i": 32, "w": t // 2, "m": t if small else 64,
+        "p": 64, "r": 32, "u": 64, "v": VOCABULARY, "i": 32, "w": t // 2, "m": t if small else 64,
     }  # fmt: skip
     return {letter: usual.get(letter, size) for letter, size in entry.sizes.items()}
 
 
 def subjects(names: Iterable[str], scales: Sequence[tuple[int, int, int, int]] = SCALES) -> Iterator[Subject]:
-    """Each block at each scale."""
+    """Each block at each scale, but those that the batch makes no longer."""
     for d, t, work, moved in scales:
         for name in names:
             component, width = BLOCKS[name].build(sizes_of(BLOCKS[name], d, t))
-            b = 1
-            while True:
+            for b in (2**power for power in range(LARGEST + 1)):
                 budget = trace(component, Step.forward(b, t), width)
                 if budget.work().forward >= work or budget.traffic(FP32) >= moved:
+                    yield Subject(name, component, width, b, t)
                     break
-                b *= 2
-            yield Subject(name, component, width, b, t, BLOCKS[name].sizes.get("v", 1) and 4096)
 
 
 class Subject(NamedTuple):
@@ -161,7 +163,6 @@ class Subject(NamedTuple):
     d: int
     b: int
     t: int
-    v: int
 
     def budgets(self) -> dict[Phase, Budget]:
         """The ledger of each phase; decoding only where a cache is read."""
@@ -189,7 +190,7 @@ class Twin:
             self.twin = build(subject.component, subject.d, Given(t=subject.t))
             self.buffers: dict[Any, Tensor] = {}
             self.x, self.memory = self._vectors(subject.b, subject.t), self._vectors(subject.b, subject.t)
-            self.tokens = torch.randint(subject.v, (subject.b, subject.t))
+            self.tokens = torch.randint(VOCABULARY, (subject.b, subject.t))
             self.takes = len(signature(self.twin.forward).parameters)
             self.held: dict[Any, tuple[Tensor, ...]] = {}
             self.kinds: dict[Any, Any] = {}
@@ -202,7 +203,7 @@ class Twin:
     def _fill(self, b: int) -> None:
         """The caches of all positions but the last."""
         caches, t = Caches(), self.subject.t
-        self.tokens_new = torch.randint(self.subject.v, (b, t))
+        self.tokens_new = torch.randint(VOCABULARY, (b, t))
         self.x_new, self.memory_new = (self._vectors(b, t).detach() for _ in range(2))
         with torch.no_grad():
             self._run(self.x_new[:, :-1], self.memory_new, self.tokens_new[:, :-1], caches)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import nn
 
-from .. import heads
+from .. import heads as outputs
 from .. import model as whole
 from ..blocks import embedding as embeddings
-from . import attention, branches, embedding, mlp, model, position
+from . import attention, branches, embedding, heads, mlp, model, position
 from .dispatch import ALONE, CAP, Given, build, linear, maybe, table
 
 __all__ = ["Given", "branches", "build"]
@@ -70,24 +70,24 @@ def _(c: whole.LMHead, d: int, given: Given = ALONE) -> model.LMHead:
 
 
 @build.register
-def _(c: heads.MaskedLMHead, d: int, given: Given = ALONE) -> nn.Module:
+def _(c: outputs.MaskedLMHead, d: int, given: Given = ALONE) -> nn.Module:
     i = d if given.table is None else given.table
-    return model.MaskedLMHead(d, i, mlp.FUNCTIONS[c.act.name], build(c.norm, i), build(c.output, i))
+    return heads.MaskedLMHead(d, i, mlp.FUNCTIONS[c.act.name], build(c.norm, i), build(c.output, i))
 
 
 @build.register
-def _(c: heads.Pooler, d: int, given: Given = ALONE) -> nn.Module:
-    return model.Pooler(d, d if c.i is None else c.i, c.v, mlp.FUNCTIONS[c.act.name])
+def _(c: outputs.Pooler, d: int, given: Given = ALONE) -> nn.Module:
+    return heads.Pooler(d, d if c.i is None else c.i, c.v, mlp.FUNCTIONS[c.act.name])
 
 
 @build.register
-def _(c: heads.Classifier, d: int, given: Given = ALONE) -> nn.Module:
-    return model.Classifier(d, c.v, bias=c.bias, first=c.first)
+def _(c: outputs.Classifier, d: int, given: Given = ALONE) -> nn.Module:
+    return heads.Classifier(d, c.v, bias=c.bias, first=c.first)
 
 
 @build.register
-def _(c: heads.MeanHead, d: int, given: Given = ALONE) -> nn.Module:
-    return model.MeanHead(d, c.v)
+def _(c: outputs.MeanHead, d: int, given: Given = ALONE) -> nn.Module:
+    return heads.MeanHead(d, c.v)
 
 
 @build.register

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import blockcalc.blocks
+import blockcalc.heads
 import blockcalc.model
 from blockcalc.blocks.mla import MLA
 from blockcalc.blocks.position import RelativeBias
@@ -25,7 +26,7 @@ OWN_WAY = {"RelativeBias", "Layer"}  # made by the attention around it, and by t
 def declarations():
     """Every component type of the package: a frozen dataclass with a trace."""
     names = [found.name for found in pkgutil.iter_modules(blockcalc.blocks.__path__)]
-    for module in (*(importlib.import_module(f"blockcalc.blocks.{name}") for name in names), blockcalc.model):
+    for module in (*(importlib.import_module(f"blockcalc.blocks.{name}") for name in names), blockcalc.heads, blockcalc.model):
         for name, kind in inspect.getmembers(module, inspect.isclass):
             if dataclasses.is_dataclass(kind) and kind.__module__ == module.__name__ and name not in ("Activation", *OWN_WAY):
                 yield kind

@@ -50,13 +50,11 @@ class AttentionRules(Elementwise):
     ) -> Tensor:  # fmt: skip
         """x's new positions (its axis t, or m of the encoder) behind those a cache holds: the positions a query can see.
 
-        A window layer has at most w − 1 earlier ones at hand. Without a cache this is x itself. *expanded* heads, at all
-        positions, are what transformers' own code caches, and attends to, where that is more than is needed.
+        A window layer has at most w − 1 earlier ones at hand. A step without a cache sees x itself; what decoding on from
+        it would hold stands on the line all the same. *expanded* heads, at all positions, are what transformers' own code
+        caches, and attends to, where that is more than is needed.
         """
         step, axes = self.step, seen(x.axes)
-        if not step.cache:
-            return self.view(x, axes, x.sizes)
-
         place = axes.index("s")
 
         def at(positions: Dim) -> tuple[Dim, ...]:
@@ -67,15 +65,18 @@ class AttentionRules(Elementwise):
         if window is not None:
             entry = entry._replace(kind="window", window=window)
             held = step.t + smaller(step.s - step.t, window - 1) if expanded is None else step.s
-        out = self.tensor(axes, at(held), "key_value")
-        self.record(name, "cache", out, (x,), cached=(entry,))
+        if step.cache:
+            out = self.tensor(axes, at(held), "key_value")
+            self.record(name, "cache", out, (x,), cached=(entry,))
+        else:
+            out = self.view(x, axes, x.sizes)
+            self.record(name, "cache", (), cached=(entry,))
         return out
 
     def remember(self, name: str, x: Tensor) -> None:
         """The last position of x (b t d), which the next step starts from: a state that the cache holds."""
-        if self.step.cache:
-            last = Tensor(("b", "d"), (x["b"], x["d"]), "state", copies=self._copies)
-            self.record(name, "cache", (), (x,), cached=(Cached(last, "state", None),))
+        last = Tensor(("b", "d"), (x["b"], x["d"]), "state", copies=self._copies)
+        self.record(name, "cache", (), cached=(Cached(last, "state", None),))
 
     def uncached(self, x: Tensor) -> Tensor:
         """x's positions (its axis t, or m of the encoder) as those that a query can see: all of them, at once."""
