@@ -24,7 +24,8 @@ def main(rounds: int) -> None:
     script = str(Path(sys.executable).with_name("blockcalc"))
     rows = []
     for words, imports, most in CASES:
-        found = interleaved({"command": process([script, *words.split()]), "imports": process([sys.executable, "-c", imports])}, rounds)
+        command, baseline = [script, *words.split()], [sys.executable, "-c", imports]
+        found = interleaved({"command": process(command), "imports": process(baseline)}, rounds)
         rows.append(Row(f"`blockcalc {words}`", f'`python -c "{imports}"`', pairs(found["command"], found["imports"]), most))
     notes = ("Processor time of the whole process; the page cache is warm.",)
     report("cold", "Whole processes", rows, notes, ("blockcalc", "click", "rich", "sympy"))

@@ -274,7 +274,9 @@ class Budget:
         counts: dict[Tensor, Dim] = {}
         for carry in reversed(self.carries):
             if carry.received in kept:
-                kept.setdefault(carry.before, kept[carry.received])
+                here, there = kept[carry.received], kept.get(carry.before)
+                if there is None or self.lines.index(here) < self.lines.index(there):
+                    kept[carry.before] = here
             if carry.returned in kept:
                 counts[carry.after] = 0
                 if carry.received in kept:

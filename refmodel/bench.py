@@ -23,12 +23,12 @@ from ..tensor import Line, Step
 from .build import build
 from .context import Caches, Run
 from .dispatch import Given
-from .machine import Cost, Machine, at, seconds
+from .machine import Cost, Machine, at, keep_memory, measured, seconds
 
 Phase: TypeAlias = Literal["forward", "backward", "decode"]
 
 FP32 = widths("fp32")
-SCALES = ((256, 128, 2**27, 2**26), (512, 256, 2**29, 2**27))
+SCALES = ((256, 128, 2**27, 2**25), (512, 256, 2**29, 2**26))
 """Width, length, and the multiply-adds or the bytes of a forward pass that the batch is doubled to reach."""
 LARGEST, VOCABULARY = 10, 4096
 """How often it is doubled at most: what reaches too little by then (a table of positions alone) has no time to tell."""
@@ -69,10 +69,8 @@ def _line(line: Line, budget: Budget, machine: Machine, backward: bool) -> float
         return _linear(line, machine, way)
     if line.forward:
         work = 2 * line.forward * line.pairs
-        queries = budget.step.t if line.kind == "attention" else line.written[0].sizes[-2]
         kind = line.path.rpartition(".")[2]
-        cost = machine.attention[kind if kind in machine.attention else "scores"]
-        time = work * at(cost[way], queries)
+        time = work * at(machine.attention[kind if kind in machine.attention else "mix"][way], budget.step.t)
         return max(time, _bytes(machine.moves["copy"], way, moved)) + _expanded(line, machine, way)
     if line.kind == "cast" or not any(tensor.numel for tensor in line.written):
         return 0.0
@@ -232,32 +230,36 @@ class Twin:
 
 
 def benched(
-    names: Iterable[str], machine: Machine, rounds: int = 3, repeats: int = 3,
+    names: Iterable[str], device: str = "cpu", rounds: int = 2, repeats: int = 2,
     scales: Sequence[tuple[int, int, int, int]] = SCALES, tell: Callable[[float], object] = lambda share: None,
-) -> list[Point]:  # fmt: skip
-    """Every block at every scale in every phase. Each round runs them all, so that a slow minute falls on all alike; in a
-    round a twin is built, warmed up once and run *repeats* times; the median of all runs counts."""
+) -> tuple[list[Machine], list[Point]]:  # fmt: skip
+    """Every block at every scale in every phase, and the machine. Each round measures the machine and then runs every block,
+    so that a slow minute falls on all alike; in a round a twin is built, warmed up once and run *repeats* times. Of a point
+    the median of all runs counts, and the mean of the rounds' predictions."""
+    if device == "cpu":
+        keep_memory()
     every = [(subject, subject.budgets()) for subject in subjects(names, scales)]
+    machines: list[Machine] = []
     runs: dict[tuple[int, Phase], list[float]] = {}
     for lap in range(rounds):
+        machines.append(measured(device, lambda share: tell((lap + share / 3) / rounds)))  # noqa: B023
         for index, (subject, budgets) in enumerate(every):
-            twin = Twin(subject, machine.device, budgets.get("decode"))
+            twin = Twin(subject, device, budgets.get("decode"))
             for repeat in range(repeats + 1):
                 for phase, time in twin.times(budgets):
                     if repeat:
                         runs.setdefault((index, phase), []).append(time)
-            tell((lap + (index + 1) / len(every)) / rounds)
-    return [
-        _point(every[index][0], every[index][1][phase], phase, machine, median(times)) for (index, phase), times in runs.items()
+            tell((lap + (1 + 2 * (index + 1) / len(every)) / 3) / rounds)
+    return machines, [
+        _point(every[index][0], every[index][1][phase], phase, machines, median(times)) for (index, phase), times in runs.items()
     ]
 
 
-def _point(subject: Subject, budget: Budget, phase: Phase, machine: Machine, time: float) -> Point:
+def _point(subject: Subject, budget: Budget, phase: Phase, machines: list[Machine], time: float) -> Point:
     work, backward = budget.work(), phase == "backward"
-    return Point(
-        subject.name, subject.d, budget.step.b, subject.t, phase, 2 * (work.backward if backward else work.forward),
-        budget.traffic(FP32), predicted(budget, machine, backward=backward), time,
-    )  # fmt: skip
+    expected = mean(predicted(budget, machine, backward=backward) for machine in machines)
+    flops, moved = 2 * (work.backward if backward else work.forward), budget.traffic(FP32)
+    return Point(subject.name, subject.d, budget.step.b, subject.t, phase, flops, moved, expected, time)
 
 
 # -- how well -------------------------------------------------------------------------------------------------------------

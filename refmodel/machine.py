@@ -8,7 +8,7 @@ clock's, between two synchronisations.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from time import perf_counter, process_time
 from typing import Any, NamedTuple, TypeAlias
@@ -81,8 +81,9 @@ def seconds(device: str, call: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
-def both_ways(device: str, make: Callable[[], Tensor], rounds: int = 5) -> tuple[float, float]:
-    """Median seconds of an operation's forward and backward pass, repeated within a round until they can be told."""
+def both_ways(device: str, make: Callable[[], Tensor], leaves: Sequence[Tensor], rounds: int = 3) -> tuple[float, float]:
+    """Median seconds of an operation's forward and of its backward pass to the leaves, repeated within a round until they
+    can be told. The gradients are made anew each time, as in a training step, and added to no others."""
     gradient = torch.ones_like(make())
     once = seconds(device, make)
     times = max(1, min(64, int(5e-4 / max(once, 1e-6))))
@@ -90,8 +91,24 @@ def both_ways(device: str, make: Callable[[], Tensor], rounds: int = 5) -> tuple
     for _ in range(rounds):
         outs: list[Tensor] = []
         forward.append(seconds(device, lambda: outs.extend(make() for _ in range(times))) / times)  # noqa: B023
-        backward.append(seconds(device, lambda: [out.backward(gradient) for out in outs]) / times)  # noqa: B023
+        backward.append(seconds(device, lambda: [_back(out, leaves, gradient) for out in outs]) / times)  # noqa: B023
     return median(forward), median(backward)
+
+
+def _back(out: Tensor, leaves: Sequence[Tensor], gradient: Tensor) -> None:
+    torch.autograd.grad(out, leaves, gradient, allow_unused=True)
+
+
+def keep_memory() -> None:
+    """Let glibc keep what is freed. Else it hands large tensors back, and a pass pays for them page by page or does not, as
+    the passes before it happen to have left the heap."""
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        trim, at_most = -1, -4  # M_TRIM_THRESHOLD, M_MMAP_MAX
+        mallopt(trim, 2**31 - 1)
+        mallopt(at_most, 0)
 
 
 # -- probes ---------------------------------------------------------------------------------------------------------------
@@ -106,42 +123,34 @@ def _leaf(*shape: int) -> Tensor:
     return torch.randn(*shape, requires_grad=True)
 
 
-def _unleaf(*tensors: Tensor) -> Callable[..., Tensor]:
-    """Forget the gradients: they are made anew in every pass, as in a training step."""
-    for tensor in tensors:
-        tensor.grad = None
-    return lambda out: out  # type: ignore[no-any-return]
+Probe: TypeAlias = tuple[Callable[[], Tensor], Sequence[Tensor]]
+"""An operation, and what it gives gradients to."""
 
 
-def _product(rows: int, width: int) -> Callable[[], Tensor]:
+def _product(rows: int, width: int) -> Probe:
     x, weight = _leaf(rows, width), _leaf(width, width)
-    return lambda: _unleaf(x, weight)(F.linear(x, weight))
+    return lambda: F.linear(x, weight), (x, weight)
 
 
-def _attention(t: int, which: str) -> tuple[Callable[[], Tensor], int]:
+def _attention(t: int, which: str) -> tuple[Probe, int]:
     """One of the products of attention as a twin has it, t queries and max(t, 256) keys, 8 heads of 64, and its FLOPs."""
     b, s, n, h = max(1, 256 // t) if t > 1 else 16, max(t, 256), 8, 64
-    q, k = _leaf(b, t, n, h), _leaf(b, s, n, h)
+    q, k, weights, work = _leaf(b, t, n, h), _leaf(b, s, n, h), _leaf(b, n, t, s), 2 * b * n * t * s * h
     if which == "scores":
-        return lambda: _unleaf(q, k)((q.transpose(1, 2) @ k.transpose(1, 2).transpose(2, 3)) * 0.125), 2 * b * n * t * s * h
+        return (lambda: (q.transpose(1, 2) @ k.transpose(1, 2).transpose(2, 3)) * 0.125, (q, k)), work
     if which == "mix":
-        weights = _leaf(b, n, t, s)
-        return (
-            lambda: _unleaf(weights, k)((weights @ k.transpose(1, 2)).transpose(1, 2).flatten(2)), 2 * b * n * t * s * h
-        )  # fmt: skip
-    return (
-        lambda: _unleaf(q, k)(attention.flash(q, k, k, mask=None, scale=0.125, causal=False).flatten(2)), 4 * b * n * t * s * h
-    )  # fmt: skip
+        return (lambda: (weights @ k.transpose(1, 2)).transpose(1, 2).flatten(2), (weights, k)), work
+    return (lambda: attention.flash(q, k, k, mask=None, scale=0.125, causal=False).flatten(2), (q, k)), 2 * work
 
 
-def _moves(size: int) -> Iterator[tuple[str, Callable[[], Tensor], float]]:
+def _moves(size: int) -> Iterator[tuple[str, Probe, float]]:
     """Each kind of line on x (2 t d) of *size* bytes: its pass, and how many x the ledger says it moves."""
     d = min(512, size // 64)
     t = size // 8 // d
     x, y = _leaf(2, t, d), _leaf(2, t, d)
     heads = _leaf(2, t, d // 64 or 1, min(d, 64))
     square = _leaf(2, t, d)
-    mask = torch.rand(t, d) < 0.5
+    mask = torch.ones(t, d, dtype=torch.bool).triu(1)
     layer, rms, rotary, run = norm.LayerNorm(d), norm.RMSNorm(d), position.Rotary(heads.size(-1)), Run()
     order = torch.randperm(2 * t)
     rows = x.detach().flatten(0, 1).requires_grad_()
@@ -168,7 +177,7 @@ def _moves(size: int) -> Iterator[tuple[str, Callable[[], Tensor], float]]:
     }
     leaves = (x, y, heads, square, rows, new, *layer.parameters(), *rms.parameters())
     for name, (make, moved) in probes.items():
-        yield name, lambda make=make: _unleaf(*leaves)(make()), moved  # type: ignore[misc]
+        yield name, (make, leaves), moved
 
 
 # -- all of it ------------------------------------------------------------------------------------------------------------
@@ -177,25 +186,25 @@ def _moves(size: int) -> Iterator[tuple[str, Callable[[], Tensor], float]]:
 def measured(device: str = "cpu", tell: Callable[[float], object] = lambda share: None) -> Machine:
     """Measure this machine; *tell* hears which share of it is done."""
     with torch.device(device):
-        products = {}
+        products, pairs, moves = dict[int, list[Any]](), dict[str, list[Any]](), dict[str, list[Any]]()
         for index, width in enumerate(WIDTHS):
-            points = [(rows, both_ways(device, _product(rows, width)), 2 * rows * width * width) for rows in ROWS]
-            products[width] = _cost([(rows, times, (work, 2 * work)) for rows, times, work in points])
+            for rows in ROWS:
+                work = 2 * rows * width * width
+                products.setdefault(width, []).append((rows, both_ways(device, *_product(rows, width)), (work, 2 * work)))
             tell((index + 1) / len(WIDTHS) / 3)
-        kinds = ("scores", "mix", "flash")
-        found: dict[str, Cost] = {}
-        for index, kind in enumerate(kinds):
-            probes = [(t, *_attention(t, kind)) for t in QUERIES]
-            found[kind] = _cost([(t, both_ways(device, make), (work, work)) for t, make, work in probes])
-            tell((1 + (index + 1) / len(kinds)) / 3)
-        moves: dict[str, list[tuple[float, tuple[float, float], tuple[float, float]]]] = {}
+        for index, t in enumerate(QUERIES):
+            for kind in ("scores", "mix", "flash"):
+                probe, work = _attention(t, kind)
+                pairs.setdefault(kind, []).append((t, both_ways(device, *probe), (work, work)))
+            tell((1 + (index + 1) / len(QUERIES)) / 3)
         for index, size in enumerate(BYTES):
-            for name, make, moved in _moves(size):
-                moves.setdefault(name, []).append((moved * size, both_ways(device, make), (moved * size, moved * size)))
+            for name, probe, moved in _moves(size):
+                moves.setdefault(name, []).append((moved * size, both_ways(device, *probe), (moved * size, moved * size)))
             tell((2 + (index + 1) / len(BYTES)) / 3)
-        tiny = torch.ones(16)
-        overhead = both_ways(device, lambda: tiny.clone().requires_grad_() + 1.0)[0] / 2
-    return Machine(device, products, found, {name: _cost(points) for name, points in moves.items()}, overhead)
+        tiny = _leaf(16)
+        overhead = both_ways(device, lambda: tiny + 1.0, (tiny,))[0]
+    costs = ({name: _cost(points) for name, points in table.items()} for table in (products, pairs, moves))
+    return Machine(device, *costs, overhead)  # type: ignore[arg-type]
 
 
 def _cost(points: list[Any]) -> Cost:

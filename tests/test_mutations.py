@@ -84,7 +84,7 @@ RULES = [
     (Recorder, "_loop", "copies=self._copies * (copies - 1)", "copies=self._copies * copies", LLAMA),
     (Recorder, "_checkpoint", "line.saved, line.recomputed = (), again", "line.recomputed = again", "mha"),
     (Recorder, "_checkpoint", "saved=tuple(kept)", "saved=()", "mha"),
-    (Budget, "_kept", "kept.setdefault(carry.before, kept[carry.received])", "pass", LLAMA),
+    (Budget, "_kept", "kept[carry.before] = here", "pass", LLAMA),
     (Budget, "_kept", "counts[carry.after] = 0", "pass", "alone: no layer here saves its own output"),
     (Budget, "_cache_of_one", "elif axis != \"b\":", "elif axis not in (\"b\", \"k\"):", "gqa"),
 ]  # fmt: skip

@@ -110,7 +110,7 @@ def test_a_number_of_more_digits_than_python_reads_is_refused(write: Any) -> Non
 def test_a_field_that_stands_twice_is_refused(write: Any) -> None:
     why = "the field stands twice in the same object"
     refusal(write('{"model_type": "llama", "hidden_size": 64, "hidden_size": 65}'), f"config.json: hidden_size: {why}")
-    refusal(write('{"model_type": "llama", "rope_scaling": {"a\\nb": 1, "a\\nb": 2}}'), f"config.json: 'a\\nb': {why}")
+    refusal(write('{"model_type": "llama", "rope_scaling": {"a\\nb": 1, "a\\nb": 2}}'), f"config.json: a\\nb: {why}")
 
 
 def test_a_million_fields_are_read_in_no_time(write: Any) -> None:
@@ -218,6 +218,10 @@ def test_a_field_of_an_architecture_that_is_not_read_is_refused(field: str) -> N
     foreign = [kind for kind in FAMILIES if field not in fields_of(kind)]
     for kind in foreign:
         refusal({"model_type": kind, "num_experts_per_tok": 1, field: 7}, "config: ")
+
+
+def test_what_a_config_says_is_told_on_one_line() -> None:
+    refusal({"model_type": "gpt_neox", "rotary_pct": "a\nb"}, "config: rotary_pct: found a\\nb")
 
 
 def test_a_changed_field_is_named_and_may_be_set_right() -> None:

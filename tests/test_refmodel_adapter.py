@@ -20,9 +20,7 @@ TARGETS = {
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 @pytest.mark.parametrize("kernel", ["math", "flash"])
 @pytest.mark.parametrize("targets", TARGETS)
-@pytest.mark.parametrize(
-    "name", ["Llama", "alternating windows", "Mixtral with a dense first layer", "nanochat", "GPT-2"]
-)
+@pytest.mark.parametrize("name", ["Llama", "alternating windows", "Mixtral with a dense first layer", "nanochat", "GPT-2"])
 def test_an_adapted_model_costs_what_its_twin_costs(name, targets, kernel, recompute):
     adapters, dtype = Adapters(3, frozenset(TARGETS[targets])), "bf16"
     if name == "GPT-2":

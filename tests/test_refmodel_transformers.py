@@ -6,14 +6,14 @@ multiplied into the copied weights (``fold``), the rest is an attribute that the
 says only *that* there is a constant (a soft cap, a second rotary base), the config takes the twin's.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import pytest
 import torch
 import transformers
-from torch.utils.flop_counter import FlopCounterMode
 import transformers_weights as weights
+from torch.utils.flop_counter import FlopCounterMode
 from transformers_truth import config_of
 
 from blockcalc.readers import read
@@ -28,7 +28,7 @@ from blockcalc.tensor import Step
 
 torch.set_num_threads(1)
 
-B, T, SOURCE = 2, 17, 11
+B, T, SOURCE = 4, 17, 11
 
 
 @dataclass
@@ -41,7 +41,12 @@ class Case:
     fold: object = weights.none
     settle: object = weights.none
     spread: float = 1.0  # of the drawn matrices, so that what is cut off is cut off
-    dead: tuple = field(default=())  # ends of the names of what no logit depends on
+    dead: tuple = ()  # ends of the names of what no logit depends on
+
+
+def without(config, *fields):
+    """The config less the fields."""
+    return {field: value for field, value in config.items() if field not in fields}
 
 
 THETA = {"rope_theta": BASE, "rope_type": "default"}
@@ -63,8 +68,8 @@ MIXTURE = dict(moe_intermediate_size=11, num_experts=5, num_experts_per_tok=2)
 LAYER_NORM = dict(**PLAIN, num_key_value_heads=2, layer_norm_eps=1e-5)
 OLD = dict(vocab_size=53, pad_token_id=None, bos_token_id=0, eos_token_id=0)
 T5_SIZES = dict(
-    vocab_size=53, d_model=24, d_kv=10, d_ff=29, num_layers=2, num_decoder_layers=3, num_heads=3, pad_token_id=None, eos_token_id=0,
-    relative_attention_num_buckets=10,
+    vocab_size=53, d_model=24, d_kv=10, d_ff=29, num_layers=2, num_decoder_layers=3, num_heads=3,
+    pad_token_id=None, eos_token_id=0, relative_attention_num_buckets=10,
 )  # fmt: skip
 FALCON_SIZES = dict(**OLD, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, rope_parameters=THETA)
 
@@ -77,9 +82,7 @@ CASES = {
     "qwen2": Case(GROUPED, weights.LLAMA),
     "qwen3": Case(WIDE, weights.LLAMA),
     "qwen3_moe": Case(dict(**WIDE, **MIXTURE), weights.SPARSE, weights.experts),
-    "qwen3_moe, renormalised": Case(
-        dict(**WIDE, **MIXTURE, norm_topk_prob=True), weights.SPARSE, weights.experts,
-    ),
+    "qwen3_moe, renormalised": Case(dict(**WIDE, **MIXTURE, norm_topk_prob=True), weights.SPARSE, weights.experts),
     "gpt_oss": Case(
         dict(**WIDE, num_local_experts=5, num_experts_per_tok=2, sliding_window=5, **ALTERNATING), weights.SPARSE,
         partial(weights.experts, crossed=True), spread=3,
@@ -101,25 +104,33 @@ CASES = {
         weights.LLAMA, fold=weights.granite,
     ),
     "gpt_neox": Case(
-        dict(**{**PLAIN, "hidden_size": 64}, rope_parameters={**THETA, "partial_rotary_factor": 0.25}), weights.NEOX, weights.head_by_head,
+        dict(**{**PLAIN, "hidden_size": 64}, rope_parameters={**THETA, "partial_rotary_factor": 0.25}),
+        weights.NEOX, weights.head_by_head,
     ),
-    "gpt_neox, in series": Case(dict(**PLAIN, rope_parameters={**THETA, "partial_rotary_factor": 1.0}, use_parallel_residual=False), weights.NEOX, weights.head_by_head),
+    "gpt_neox, in series": Case(
+        dict(**PLAIN, rope_parameters={**THETA, "partial_rotary_factor": 1.0}, use_parallel_residual=False),
+        weights.NEOX, weights.head_by_head,
+    ),
     "gptj": Case(dict(**OLD, n_positions=31, n_embd=24, n_layer=3, n_head=3, rotary_dim=6), weights.GPTJ, weights.side_by_side),
     "bloom": Case(dict(**OLD, hidden_size=30, n_layer=3, n_head=6), weights.NEOX, weights.head_by_head, dead=KEYS),
     "mpt": Case(
-        dict(**OLD, d_model=30, n_layers=3, n_heads=6, max_seq_len=31, attn_config={"clip_qkv": CLIP}), weights.MPT, weights.thirds, spread=3,
+        dict(**OLD, d_model=30, n_layers=3, n_heads=6, max_seq_len=31, attn_config={"clip_qkv": CLIP}),
+        weights.MPT, weights.thirds, spread=3,
     ),
     "falcon": Case(FALCON_SIZES, {**weights.FALCON, "input_layernorm": "norm"}, weights.head_by_head),
     "falcon, in series, alibi": Case(
-        dict(**FALCON_SIZES, multi_query=False, parallel_attn=False, alibi=True, bias=True), weights.FALCON, weights.head_by_head, settle=weights.steeper,
-        dead=KEYS,
+        dict(**FALCON_SIZES, multi_query=False, parallel_attn=False, alibi=True, bias=True), weights.FALCON,
+        weights.head_by_head, settle=weights.steeper, dead=KEYS,
     ),
-    "falcon, new": Case(dict(**FALCON_SIZES, new_decoder_architecture=True, num_kv_heads=2), weights.FALCON, weights.head_by_head),
+    "falcon, new": Case(
+        dict(**FALCON_SIZES, new_decoder_architecture=True, num_kv_heads=2), weights.FALCON, weights.head_by_head,
+    ),
     "gemma": Case(WIDE, weights.LLAMA, fold=weights.gemma),
     "glm4_moe": Case(
         dict(**{**GROUPED, "rope_parameters": {**THETA, "partial_rotary_factor": 0.5}}, head_dim=12, moe_intermediate_size=11,
              n_shared_experts=2, n_routed_experts=6, n_group=3, topk_group=2, num_experts_per_tok=2, first_k_dense_replace=1,
-             routed_scaling_factor=2.5, use_qk_norm=True, attention_bias=True), weights.SPARSE, weights.experts, weights.deepseek, weights.choose_by_group,
+             routed_scaling_factor=2.5, use_qk_norm=True, attention_bias=True),
+        weights.SPARSE, weights.experts, weights.deepseek, weights.choose_by_group,
     ),
     "gpt_neo": Case(
         dict(**OLD, max_position_embeddings=31, hidden_size=24, num_layers=3, num_heads=4, window_size=5,
@@ -129,29 +140,31 @@ CASES = {
         dict(**GROUPED, final_logit_softcapping=CAP), {"fc1": "up", "fc2": "down", **weights.LLAMA}, weights.turned_back,
     ),
     "deepseek_v2": Case(
-        {**{key: DEEPSEEK[key] for key in DEEPSEEK if key not in ("n_group", "topk_group")}, "topk_method": "greedy", "kv_lora_rank": 14, "qk_nope_head_dim": 8},
+        {**without(DEEPSEEK, "n_group", "topk_group"), "topk_method": "greedy", "kv_lora_rank": 14, "qk_nope_head_dim": 8},
         weights.LATENT, weights.latents, weights.deepseek,
     ),
-    "olmo": Case(
-        dict(**{key: GROUPED[key] for key in GROUPED if key != "rms_norm_eps"}, clip_qkv=CLIP), weights.LLAMA, spread=3,
-    ),
+    "olmo": Case(dict(**without(GROUPED, "rms_norm_eps"), clip_qkv=CLIP), weights.LLAMA, spread=3),
     "olmoe": Case(
-        dict(**GROUPED, num_experts=5, num_experts_per_tok=2, clip_qkv=CLIP), {**weights.SPARSE, "_norm.": "_norm.norm."}, weights.experts, spread=3,
+        dict(**GROUPED, num_experts=5, num_experts_per_tok=2, clip_qkv=CLIP),
+        {**weights.SPARSE, "_norm.": "_norm.norm."}, weights.experts, spread=3,
     ),
     "phi": Case(
         {**LAYER_NORM, "hidden_size": 32, "rope_parameters": {**THETA, "partial_rotary_factor": 0.5}}, weights.PHI,
     ),
     "phi3": Case(dict(**GROUPED, sliding_window=5), weights.LLAMA, weights.phi3),
     "qwen2_moe": Case(dict(**GROUPED, **MIXTURE, shared_expert_intermediate_size=17), weights.SHARING, weights.experts),
-    "stablelm": Case({**LAYER_NORM, "hidden_size": 64, "rope_parameters": {**THETA, "partial_rotary_factor": 0.25}}, weights.LLAMA),
+    "stablelm": Case(
+        {**LAYER_NORM, "hidden_size": 64, "rope_parameters": {**THETA, "partial_rotary_factor": 0.25}}, weights.LLAMA,
+    ),
     "starcoder2": Case(
         dict(**PLAIN, num_key_value_heads=2, norm_epsilon=1e-5, rope_parameters=THETA, sliding_window=5),
         {"mlp.c_fc": "mlp.up", "mlp.c_proj": "mlp.down", **weights.LLAMA},
     ),
     "roberta": Case({**PLAIN, "layer_norm_eps": 1e-5, "pad_token_id": 1}, weights.ROBERTA, dead=KEYS),
     "bart": Case(
-        dict(vocab_size=53, d_model=24, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4, decoder_attention_heads=3,
-             encoder_ffn_dim=29, decoder_ffn_dim=31, max_position_embeddings=37, pad_token_id=1, bos_token_id=0, eos_token_id=0),
+        dict(vocab_size=53, d_model=24, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4, encoder_ffn_dim=29,
+             decoder_attention_heads=3, decoder_ffn_dim=31, max_position_embeddings=37, pad_token_id=1, bos_token_id=0,
+             eos_token_id=0),
         weights.BART, weights.second_or_third, dead=KEYS,
     ),
     "opt": Case(
@@ -237,6 +250,11 @@ def our_logits(twin, ids, source=None):
     return twin(ids, Run(), source)
 
 
+def assert_equal_but_for_rounding(ours, theirs):
+    """To some forty units in the last place of the largest logit."""
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=5e-6 * float(theirs.abs().max()))
+
+
 def flops(logits, *given):
     with FlopCounterMode(display=False) as counter:
         logits(*given)
@@ -249,7 +267,7 @@ def test_a_twin_with_the_weights_of_transformers_has_its_logits(name):
     ids = tokens(theirs)
     logits = their_logits(theirs, *ids)
     assert logits.std() > 0.1
-    torch.testing.assert_close(our_logits(twin, *ids), logits)
+    assert_equal_but_for_rounding(our_logits(twin, *ids), logits)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -262,7 +280,9 @@ def test_a_twin_costs_what_transformers_costs(name):
     assert flops(our_logits, twin, *ids) == flops(their_logits, theirs, *ids) == 2 * budget.work().forward
 
 
-UNDECLARED = [(name, part) for name, case in CASES.items() for part in ("fold", "settle") if getattr(case, part) is not weights.none]
+UNDECLARED = [
+    (name, part) for name, case in CASES.items() for part in ("fold", "settle") if getattr(case, part) is not weights.none
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "part"), UNDECLARED)
@@ -276,7 +296,7 @@ def test_what_is_not_declared_makes_a_difference(name, part):
 def test_the_far_buckets_of_t5_are_those_of_transformers():
     _, twin, theirs = pair("t5")
     ids = tokens(theirs, 150, 160)
-    torch.testing.assert_close(our_logits(twin, *ids), their_logits(theirs, *ids))
+    assert_equal_but_for_rounding(our_logits(twin, *ids), their_logits(theirs, *ids))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -287,7 +307,7 @@ def test_no_weight_can_change_unnoticed(name):
     for name_of, weight in twin.named_parameters():
         before = weight.detach().clone()
         with torch.no_grad():
-            weight.add_(torch.randn(weight.shape, generator=generator) * 0.1)
+            weight.add_(torch.randn(weight.shape, generator=generator) * 0.3)
             moved = (our_logits(twin, *ids) - logits).abs().max()
             weight.copy_(before)
         assert (moved < 1e-4) if name_of.endswith(CASES[name].dead or "nothing") else (moved > 1e-3), name_of

@@ -24,6 +24,13 @@ def test_a_linear_on_other_axes_repeats_the_call():
         tape.linear("q", tape.tensor(("b", "t", "f"), (2, 3, 5)), "b t d -> b t n", n=7)
 
 
+def test_a_shared_weight_of_another_shape_is_refused():
+    tape = Tape(Step.forward(2, 3))
+    table = tape.weight(("v", "d"), (11, 4), "table")
+    with pytest.raises(InputError, match="the weight that it shares is"):
+        tape.linear("output", tape.tensor(("b", "t", "d"), (2, 3, 5)), "b t d -> b t v", v=11, weight=table)
+
+
 def test_a_view_shares_the_storage_of_its_base():
     x = Tensor(("b", "d"), (2, 3))
     view = Tape(Step.forward(1, 1)).view(x, ("d", "b"), (3, 2))

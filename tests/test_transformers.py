@@ -16,7 +16,7 @@ from hypothesis import event, given, note
 from hypothesis import strategies as st
 
 from blockcalc.budget import widths
-from blockcalc.readers import read
+from blockcalc.readers import load, read
 from blockcalc.readers.config import Rule
 from blockcalc.readers.families import FAMILIES
 from blockcalc.tables import presets
@@ -82,6 +82,7 @@ def test_a_config_as_transformers_saves_it_is_read_alike(kind: str) -> None:
 def test_a_preset_has_as_many_parameters(name: str) -> None:
     config = presets()[name]["config"]
     assert total(config) == presets()[name]["parameters"] == truth.parameters(model_of(config))
+    assert load(name) == read(config, name)
 
 
 @pytest.mark.parametrize("name", small_presets())

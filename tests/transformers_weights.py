@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor, nn
 
 from blockcalc.refmodel.moe import MoE
 from blockcalc.refmodel.position import ALiBi
@@ -127,7 +125,8 @@ def none(weights_or_twin, config_or_theirs):
 
 def gemma(named, config):
     """Token vectors times √d, which the tied head must not see; scores by query_pre_attn_scalar and not by h. Gains 1 + w."""
-    root, of_scores = config.hidden_size**0.5, (config.head_dim / getattr(config, "query_pre_attn_scalar", config.head_dim)) ** 0.5
+    scalar = getattr(config, "query_pre_attn_scalar", config.head_dim)
+    root, of_scores = config.hidden_size**0.5, (config.head_dim / scalar) ** 0.5
     scale(named, "embedding.token", root)
     named["stack.norm.w"] = (1 + named["stack.norm.w"]) / root - 1
     norms = [name for name in named if name.endswith("q_norm.w")]
@@ -219,9 +218,10 @@ GPT2 = {
 NEOX = {
     "gpt_neox.embed_in.weight": "embedding.token", "embed_out.weight": "head.matrix", "lm_head.weight": "head.matrix",
     "gpt_neox.final_layer_norm": "stack.norm", "transformer.word_embeddings.weight": "embedding.token",
-    "transformer.word_embeddings_layernorm": "embedding.norm", "transformer.ln_f": "stack.norm", "transformer.h": "stack.layers",
-    "gpt_neox.layers": "stack.layers", "input_layernorm": "branches.0.before", "post_attention_layernorm": "branches.1.before",
-    "mlp.dense_h_to_4h": "branches.1.branch.up", "mlp.dense_4h_to_h": "branches.1.branch.down", "dense": "o",
+    "transformer.word_embeddings_layernorm": "embedding.norm", "transformer.ln_f": "stack.norm",
+    "transformer.h": "stack.layers", "gpt_neox.layers": "stack.layers", "input_layernorm": "branches.0.before",
+    "post_attention_layernorm": "branches.1.before", "mlp.dense_h_to_4h": "branches.1.branch.up",
+    "mlp.dense_4h_to_h": "branches.1.branch.down", "dense": "o",
     "self_attention": "branches.0.branch", "attention": "branches.0.branch",
 }  # fmt: skip
 MPT = {
@@ -242,11 +242,13 @@ OPT = {
     "fc1": "branches.1.branch.up", "fc2": "branches.1.branch.down",
 }  # fmt: skip
 BERT = {
-    "bert.embeddings.word_embeddings.weight": "embedding.token", "bert.embeddings.token_type_embeddings.weight": "embedding.types",
+    "bert.embeddings.word_embeddings.weight": "embedding.token",
+    "bert.embeddings.token_type_embeddings.weight": "embedding.types",
     "bert.embeddings.position_embeddings.weight": "embedding.position.table", "bert.embeddings.LayerNorm": "embedding.norm",
     "bert.encoder.layer": "stack.layers", "attention.output.LayerNorm": "branches.0.outer", "attention.output.dense": "self.o",
     "attention.self": "self", "self": "branches.0.branch", "query": "q", "key": "k", "value": "v",
-    "intermediate.dense": "branches.1.branch.up", "output.dense": "branches.1.branch.down", "output.LayerNorm": "branches.1.outer",
+    "intermediate.dense": "branches.1.branch.up", "output.dense": "branches.1.branch.down",
+    "output.LayerNorm": "branches.1.outer",
     "cls.predictions.bias": "head.output.bias", "cls.predictions.transform.dense": "head.transform",
     "cls.predictions.transform.LayerNorm": "head.norm",
 }  # fmt: skip
@@ -257,7 +259,8 @@ T5 = {
     "DenseReluDense": "branch", "wi_0": "gate", "wi_1": "up", "wi": "up", "wo": "down",
 }  # fmt: skip
 BART = {
-    "model.shared.weight": "encoder_embedding.token", "model.encoder.embed_positions.weight": "encoder_embedding.position.table",
+    "model.shared.weight": "encoder_embedding.token",
+    "model.encoder.embed_positions.weight": "encoder_embedding.position.table",
     "model.encoder.layernorm_embedding": "encoder_embedding.norm", "model.encoder": "encoder",
     "model.decoder.embed_positions.weight": "embedding.position.table", "model.decoder.layernorm_embedding": "embedding.norm",
     "model.decoder": "stack", "self_attn_layer_norm": "branches.0.outer", "encoder_attn_layer_norm": "branches.1.outer",
@@ -271,8 +274,8 @@ PHI = {
     "fc2": "down", **LLAMA, "input_layernorm": "norm",
 }  # fmt: skip
 ROBERTA = {
-    "roberta.": "bert.", "lm_head.bias": "head.output.bias", "lm_head.dense": "head.transform", "lm_head.layer_norm": "head.norm",
-    **BERT,
+    "roberta.": "bert.", "lm_head.bias": "head.output.bias", "lm_head.dense": "head.transform",
+    "lm_head.layer_norm": "head.norm", **BERT,
 }  # fmt: skip
 FALCON = {"ln_attn": "branches.0.before", "ln_mlp": "branches.1.before", **NEOX}
 SHARING = {"shared_expert_gate": "shared_gate", "shared_expert.": "shared.", **SPARSE}

@@ -81,8 +81,8 @@ def read(config: Mapping[str, Any], where: str, *, known: bool = False) -> Model
             _refuse_unread(reading)
         return family.build(reading)
     except InputError as error:
-        text = str(error)
-        raise error if text.startswith(f"{where}: ") else InputError(f"{where}: {text}") from None
+        text = str(error) if str(error).isprintable() else printable(str(error))
+        raise InputError(text if text.startswith(f"{where}: ") else f"{where}: {text}") from None
     except RecursionError:
         raise InputError(f"{where}: nested too deeply to be a config") from None
 

@@ -49,7 +49,7 @@ def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def printable(text: str) -> str:
     """The text on one line and of a length to read, for an error."""
-    text = text if text.isprintable() else ascii(text)
+    text = text if text.isprintable() else ascii(text)[1:-1]
     return text if len(text) <= 400 else f"{text[:399]}…"
 
 

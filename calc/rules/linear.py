@@ -67,6 +67,8 @@ class Linear(Elementwise):
         made = plan.made_of(known)
         if weight is None:
             weight = self.weight(plan.weight, plan.weight_of(known), role, trains)
+        elif weight.numel != product(plan.weight_of(known)):
+            raise InputError(f"linear({name!r}, {x}, {pattern!r}): the weight that it shares is {weight}")
         out = self.tensor(x.axes[:lead] + plan.right, x.sizes[:lead] + plan.right_of(known), grad=x.grad or weight.grad)
         weights: tuple[Tensor, ...] = (weight,)
         if bias:
