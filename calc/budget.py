@@ -268,7 +268,8 @@ class Budget:
         kept: dict[Tensor, Line] = {}
         for line in self.lines:
             for tensor in line.saved:
-                kept.setdefault(storage(tensor, widths), line)
+                plain = tensor.base is None and tensor.cast_of is None
+                kept.setdefault(tensor if plain else storage(tensor, widths), line)
         for buffer in self.buffers:
             kept.pop(buffer, None)
         counts: dict[Tensor, Dim] = {}

@@ -120,7 +120,7 @@ class Recorder:
         """A constant that the whole model shares, such as a rotary table or a mask. Alive whether saved or not."""
         found = self._once.get((key, sizes))
         if found is None:
-            found = self._once[key, sizes] = Tensor(axes, sizes, role, grad=False)
+            found = self._once[key, sizes] = Tensor(axes, sizes, role, 1, 1, False)
             self.buffers.append(found)
         return found
 
@@ -184,7 +184,7 @@ class Recorder:
 
     def _loop(self, name: str, copies: Dim, x: Tensor, layer: Any, sets: Dim | None, which: str) -> Tensor:
         prefix, before = f"{self._prefix}{name}." if name else self._prefix, x
-        received = Tensor(x.axes, x.sizes, x.role, copies=self._copies * (copies - 1), grad=x.grad)
+        received = Tensor(x.axes, x.sizes, x.role, self._copies * (copies - 1), 1, x.grad)
         stored = self._stored * (copies if sets is None else sets)
         label = prefix[:-1] + which
         with self._place(prefix, label, self._copies * copies, stored, stored), self.checkpoint("full"):

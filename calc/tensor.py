@@ -271,9 +271,10 @@ def parse(pattern: str, given: tuple[str, ...] = (), each: tuple[str, ...] = ())
 
 def _pick(places: Mapping[str, int], axes: tuple[str, ...]) -> Pick:
     chosen = [places[axis] for axis in axes if axis in places]
-    if len(chosen) > 1:
-        return itemgetter(*chosen)
-    return lambda sizes: tuple([sizes[place] for place in chosen])  # an itemgetter of one gives no tuple
+    if len(chosen) == 1:  # an itemgetter of one gives no tuple
+        (only,) = chosen
+        return lambda sizes: (sizes[only],)
+    return itemgetter(*chosen) if chosen else lambda sizes: ()
 
 
 @cache

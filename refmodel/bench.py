@@ -230,19 +230,34 @@ class Twin:
 
 
 def benched(
-    names: Iterable[str], device: str = "cpu", rounds: int = 2, repeats: int = 2,
+    names: Iterable[str], device: str = "cpu", rounds: int = 2, repeats: int = 2, probes: int = 7,
     scales: Sequence[tuple[int, int, int, int]] = SCALES, tell: Callable[[float], object] = lambda share: None,
 ) -> tuple[list[Machine], list[Point]]:  # fmt: skip
-    """Every block at every scale in every phase, and the machine. Each round measures the machine and then runs every block,
-    so that a slow minute falls on all alike; in a round a twin is built, warmed up once and run *repeats* times. Of a point
-    the median of all runs counts, and the mean of the rounds' predictions."""
+    """Every block at every scale in every phase, and the machine.
+
+    Each round measures the machine, a rate being the median of *probes* runs, and then runs every block, so that a slow
+    minute falls on all alike: a twin is built, warmed up once and run *repeats* times. Of a point the median of all runs
+    counts, and the mean of the rounds' predictions.
+    """
+    threads = torch.get_num_threads()
     if device == "cpu":
         keep_memory()
+        torch.set_num_threads(1)
+    try:
+        return _benched(list(names), device, rounds, repeats, probes, scales, tell)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _benched(
+    names: list[str], device: str, rounds: int, repeats: int, probes: int, scales: Sequence[tuple[int, int, int, int]],
+    tell: Callable[[float], object],
+) -> tuple[list[Machine], list[Point]]:  # fmt: skip
     every = [(subject, subject.budgets()) for subject in subjects(names, scales)]
     machines: list[Machine] = []
     runs: dict[tuple[int, Phase], list[float]] = {}
     for lap in range(rounds):
-        machines.append(measured(device, lambda share: tell((lap + share / 3) / rounds)))  # noqa: B023
+        machines.append(measured(device, probes, lambda share: tell((lap + share / 3) / rounds)))  # noqa: B023
         for index, (subject, budgets) in enumerate(every):
             twin = Twin(subject, device, budgets.get("decode"))
             for repeat in range(repeats + 1):
@@ -251,7 +266,8 @@ def benched(
                         runs.setdefault((index, phase), []).append(time)
             tell((lap + (1 + 2 * (index + 1) / len(every)) / 3) / rounds)
     return machines, [
-        _point(every[index][0], every[index][1][phase], phase, machines, median(times)) for (index, phase), times in runs.items()
+        _point(every[index][0], every[index][1][phase], phase, machines, median(times))
+        for (index, phase), times in runs.items()
     ]
 
 

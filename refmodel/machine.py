@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 from time import perf_counter, process_time
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,8 @@ from torch import Tensor
 
 from . import attention, norm, position
 from .context import Run
+
+K = TypeVar("K")
 
 Curve: TypeAlias = tuple[tuple[float, float], ...]
 """Amounts, rising, and what was measured at each."""
@@ -58,7 +61,7 @@ def at(curve: Curve, amount: float) -> float:
     >>> at(((1, 2.0), (4, 8.0)), 2), at(((1, 2.0), (4, 8.0)), 9)
     (4.0, 8.0)
     """
-    for (low, first), (high, second) in zip(curve, curve[1:], strict=False):
+    for (low, first), (high, second) in pairwise(curve):
         if amount < high:
             share = math.log(max(amount, low) / low) / math.log(high / low)
             return float(first ** (1 - share) * second**share)
@@ -81,18 +84,18 @@ def seconds(device: str, call: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
-def both_ways(device: str, make: Callable[[], Tensor], leaves: Sequence[Tensor], rounds: int = 3) -> tuple[float, float]:
-    """Median seconds of an operation's forward and of its backward pass to the leaves, repeated within a round until they
-    can be told. The gradients are made anew each time, as in a training step, and added to no others."""
-    gradient = torch.ones_like(make())
-    once = seconds(device, make)
-    times = max(1, min(64, int(5e-4 / max(once, 1e-6))))
+def both_ways(device: str, make: Callable[[], Tensor], leaves: Sequence[Tensor], runs: int) -> tuple[float, float]:
+    """Median seconds of an operation's forward and of its backward pass to the leaves. Before each the caches are filled
+    with something else, as other lines of a block do. The gradients are made anew, and added to no others."""
+    gradient, other = torch.ones_like(make()), torch.zeros(OTHER // 4)
     forward, backward = [], []
-    for _ in range(rounds):
+    for _ in range(runs + 1):
         outs: list[Tensor] = []
-        forward.append(seconds(device, lambda: outs.extend(make() for _ in range(times))) / times)  # noqa: B023
-        backward.append(seconds(device, lambda: [_back(out, leaves, gradient) for out in outs]) / times)  # noqa: B023
-    return median(forward), median(backward)
+        other.add_(1.0)
+        forward.append(seconds(device, lambda: outs.append(make())))  # noqa: B023
+        other.add_(1.0)
+        backward.append(seconds(device, lambda: _back(outs[0], leaves, gradient)))  # noqa: B023
+    return median(forward[1:]), median(backward[1:])
 
 
 def _back(out: Tensor, leaves: Sequence[Tensor], gradient: Tensor) -> None:
@@ -116,6 +119,8 @@ def keep_memory() -> None:
 ROWS = (1, 8, 32, 128, 512, 2048)
 WIDTHS = (32, 128, 512, 1024)
 QUERIES = (1, 64, 128, 256, 512)
+OTHER = 2**22
+"""Bytes that go through the caches between two runs of a probe."""
 BYTES = (2**14, 2**18, 2**21, 2**23, 2**25)
 
 
@@ -183,28 +188,31 @@ def _moves(size: int) -> Iterator[tuple[str, Probe, float]]:
 # -- all of it ------------------------------------------------------------------------------------------------------------
 
 
-def measured(device: str = "cpu", tell: Callable[[float], object] = lambda share: None) -> Machine:
-    """Measure this machine; *tell* hears which share of it is done."""
+def measured(device: str = "cpu", runs: int = 7, tell: Callable[[float], object] = lambda share: None) -> Machine:
+    """Measure this machine, each operation as the median of some runs; *tell* hears which share of it is done."""
     with torch.device(device):
         products, pairs, moves = dict[int, list[Any]](), dict[str, list[Any]](), dict[str, list[Any]]()
         for index, width in enumerate(WIDTHS):
             for rows in ROWS:
                 work = 2 * rows * width * width
-                products.setdefault(width, []).append((rows, both_ways(device, *_product(rows, width)), (work, 2 * work)))
+                products.setdefault(width, []).append((rows, both_ways(device, *_product(rows, width), runs), (work, 2 * work)))
             tell((index + 1) / len(WIDTHS) / 3)
         for index, t in enumerate(QUERIES):
             for kind in ("scores", "mix", "flash"):
                 probe, work = _attention(t, kind)
-                pairs.setdefault(kind, []).append((t, both_ways(device, *probe), (work, work)))
+                pairs.setdefault(kind, []).append((t, both_ways(device, *probe, runs), (work, work)))
             tell((1 + (index + 1) / len(QUERIES)) / 3)
         for index, size in enumerate(BYTES):
             for name, probe, moved in _moves(size):
-                moves.setdefault(name, []).append((moved * size, both_ways(device, *probe), (moved * size, moved * size)))
+                moves.setdefault(name, []).append((moved * size, both_ways(device, *probe, runs), (moved * size, moved * size)))
             tell((2 + (index + 1) / len(BYTES)) / 3)
         tiny = _leaf(16)
-        overhead = both_ways(device, lambda: tiny + 1.0, (tiny,))[0]
-    costs = ({name: _cost(points) for name, points in table.items()} for table in (products, pairs, moves))
-    return Machine(device, *costs, overhead)  # type: ignore[arg-type]
+        overhead = both_ways(device, lambda: tiny + 1.0, (tiny,), runs)[0]
+    return Machine(device, _costs(products), _costs(pairs), _costs(moves), overhead)
+
+
+def _costs(table: Mapping[K, list[Any]]) -> dict[K, Cost]:
+    return {name: _cost(points) for name, points in table.items()}
 
 
 def _cost(points: list[Any]) -> Cost:

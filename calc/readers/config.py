@@ -111,7 +111,7 @@ class Reading:
     def field_of(self, knob: str) -> str:
         """The name that the config has, or would have, for a knob."""
         rule = self.knobs[knob]
-        return self.find(rule.fields)[0] if isinstance(rule, Rule) else knob
+        return self.find(rule.fields)[0] if isinstance(rule, Rule) and rule.fields else knob
 
     def check_divides(self, total: str, part: str) -> None:
         """Refuse unless knob *part* divides knob *total*, by their fields' names."""

@@ -38,8 +38,9 @@ class AttentionRules(Elementwise):
 
         *local* layers have tables of their own besides those of the others.
         """
-        shape, table = (("t", "r"), (x["t"], half(r)), "activation"), "local" if local else "rotary"
-        cos, sin = self.buffer(f"{table} cos", *shape), self.buffer(f"{table} sin", *shape)  # type: ignore[arg-type]
+        axes, sizes, table = ("t", "r"), (x["t"], half(r)), "local" if local else "rotary"
+        cos = self.buffer(f"{table} cos", axes, sizes, "activation")
+        sin = self.buffer(f"{table} sin", axes, sizes, "activation")
         out = self.like(x)
         self.record(name, "rotate", out, (x, cos, sin), saved=(cos, sin))
         return out
@@ -56,17 +57,14 @@ class AttentionRules(Elementwise):
         """
         step, axes = self.step, seen(x.axes)
         place = axes.index("s")
-
-        def at(positions: Dim) -> tuple[Dim, ...]:
-            return (*x.sizes[:place], positions, *x.sizes[place + 1 :])
-
+        before, behind = x.sizes[:place], x.sizes[place + 1 :]
         held = step.source if kind == "cross" else step.s
-        entry = Cached(Tensor(axes, at(held), "key_value", copies=self._copies), kind, None, expanded)
-        if window is not None:
-            entry = entry._replace(kind="window", window=window)
-            held = step.t + smaller(step.s - step.t, window - 1) if expanded is None else step.s
+        kept = Tensor(axes, (*before, held, *behind), "key_value", self._copies)
+        entry = Cached(kept, kind if window is None else "window", window, expanded)
         if step.cache:
-            out = self.tensor(axes, at(held), "key_value")
+            if window is not None and expanded is None:
+                held = step.t + smaller(step.s - step.t, window - 1)
+            out = self.tensor(axes, (*before, held, *behind), "key_value")
             self.record(name, "cache", out, (x,), cached=(entry,))
         else:
             out = self.view(x, axes, x.sizes)

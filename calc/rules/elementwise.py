@@ -101,8 +101,8 @@ class Elementwise(Recorder):
         Fused (CUDA): keeps the input and 1/rms. A gain that is 1 + w (*offset*) is a tensor of its own, kept besides.
         """
         out, inverse = self.like(x), self.tensor(x.axes[:-1], x.sizes[:-1], "statistic")
-        weights = tuple(self.weight(x.axes[-1:], x.sizes[-1:], "vector") for _ in range(gain))
-        trains = any(weight.grad for weight in weights)
+        weights: tuple[Tensor, ...] = (self.weight(x.axes[-1:], x.sizes[-1:], "vector"),) if gain else ()
+        trains = bool(weights) and weights[0].grad
         out.grad = x.grad or trains
         if self.kernels.norm == "fused":
             saved: tuple[Tensor, ...] = (x, inverse)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from ..dims import Dim, product
 from ..errors import InputError
@@ -34,31 +33,6 @@ class Linear(Elementwise):
         Backward costs one forward for each gradient that is needed. *weight* reuses a weight (a tied head). An adapter
         adds x A B, A to its rank and B to the result.
         """
-        out = self._product(name, x, pattern, bias, weight, role, trains, kind, each, sizes)
-        if self.adapters is None or name not in self.adapters.targets:
-            return out
-        adapters, self.adapters = self.adapters, None
-        plan = parse(pattern)
-        lead = "... " if plan.leading else ""
-        rank = (lead + " ".join(axis for axis in plan.left if axis in plan.right)).strip() + " rank"
-        low = self._product(f"{name}.lora_a", x, f"{lead}{' '.join(plan.left)} -> {rank}", sizes={"rank": adapters.r})
-        high = self._product(f"{name}.lora_b", low, f"{rank} -> {lead}{' '.join(plan.right)}", sizes=sizes)
-        self.adapters = adapters
-        return self.add(f"{name}.lora", out, high)
-
-    def _product(
-        self,
-        name: str,
-        x: Tensor,
-        pattern: str,
-        bias: bool = False,
-        weight: Tensor | None = None,
-        role: Role = "matrix",
-        trains: bool = True,
-        kind: str = "linear",
-        each: tuple[str, ...] = (),
-        sizes: Mapping[str, Dim] = MappingProxyType({}),
-    ) -> Tensor:
         plan = parse(pattern, tuple(sizes), each)
         lead = len(x.axes) - len(plan.left)
         if x.axes[lead:] != plan.left or (lead and not plan.leading):
@@ -79,7 +53,20 @@ class Linear(Elementwise):
             saved=(x,) if weight.grad else (),
             forward=work, dinput=work if x.grad else 0, dweight=work if weight.grad else 0,
         )  # fmt: skip
-        return out
+        return out if self.adapters is None else self._adapted(name, x, pattern, out, sizes)
+
+    def _adapted(self, name: str, x: Tensor, pattern: str, out: Tensor, sizes: Mapping[str, Dim]) -> Tensor:
+        """out plus what the adapter of a target makes of x, the only weights that train."""
+        adapters = self.adapters
+        if adapters is None or name not in adapters.targets:
+            return out
+        plan, self.adapters = parse(pattern), None
+        lead = "... " if plan.leading else ""
+        rank = (lead + " ".join(axis for axis in plan.left if axis in plan.right)).strip() + " rank"
+        low = self.linear(f"{name}.lora_a", x, f"{lead}{' '.join(plan.left)} -> {rank}", rank=adapters.r)
+        high = self.linear(f"{name}.lora_b", low, f"{rank} -> {lead}{' '.join(plan.right)}", **sizes)
+        self.adapters = adapters
+        return self.add(f"{name}.lora", out, high)
 
     def convolution(self, name: str, x: Tensor, *, t: Dim, taps: Dim, d: Dim) -> Tensor:
         """x (b … c) under a kernel of *taps* places, at t places, plus a bias: (b t d). Keeps its input, as a linear does."""
