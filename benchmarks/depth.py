@@ -46,8 +46,8 @@ def main() -> None:
         rows.append(Row(f"{family}: trace and sums", f"{SHALLOW} layers", tracing, 1.2))
         rows.append(Row(f"{family}: reader", f"{SHALLOW} layers", reading))
     notes = (
-        f"{DEEP:,} layers against {SHALLOW}. A reader looks at each layer, for a config may list them: it has no target. What is"
-        " printed a layer (`Activations.per_layer`) is as long as there are layers, and left out.",
+        f"{DEEP:,} layers against {SHALLOW}. A reader looks at each layer, for a config may list them: it has no target. What"
+        " is printed a layer (`Activations.per_layer`) grows with them, and is left out.",
     )
     report("depth", "Depth", rows, notes, ("blockcalc",))
 

@@ -129,13 +129,14 @@ def estimated_three(x: Sizes) -> tuple[int, int, int]:
 def main(count: int) -> None:
     """Measure all of them over the same models."""
     models = draw(count)
-    three = compiled("params", "flops", "kv")
     start = time.process_time()
     full = compiled("params", "active", "flops", "train_flops", "kv", "activations")
     making = time.process_time() - start
+    three = compiled("params", "flops", "kv")
     work = {
         "traced": traced, "prefill": traced_prefill, "three": three, "full": full,
-        "estimated": estimated, "default": estimated_by_default, "training": estimated_training, "estimated three": estimated_three,
+        "estimated": estimated, "default": estimated_by_default, "training": estimated_training,
+        "estimated three": estimated_three,
     }  # fmt: skip
 
     def over(function: Callable[[Sizes], object]) -> Measure:
@@ -165,7 +166,10 @@ def main(count: int) -> None:
     notes = [
         f"{count:,} distinct llamas in chunks of {CHUNK}; a ratio below 1 is the faster blockcalc. A full budget is parameters,"
         " multiply-adds forward and backward, cache, and what autograd keeps, by layer, role and operation.",
-        f"Making the closed forms, once, takes as long as {making / sum(found['estimated']) * count:,.0f} estimates.",
+        "`estimate()` as it comes also estimates the latency and the energy on a GPU, which a budget does not; with `gpu=None`"
+        " it does not either.",
+        f"Making the closed forms, once, takes as long as {making / sum(found['estimated']) * count:,.0f} estimates with"
+        " `gpu=None`, sympy's import not counted.",
         *agreement(models, three),
     ]
     report("single", "One model at a time", rows, notes, ("blockcalc", "llm-flops", "sympy"))

@@ -17,7 +17,7 @@ from .blocks.norm import LayerNorm, RMSNorm
 from .blocks.position import ALiBi, LearnedPositions, RelativeBias, RelativeKeys, Rotary
 from .blocks.prediction import MultiTokenPrediction
 from .blocks.wiring import Blended, Block, Parallel, Residual
-from .dims import Dim, divide
+from .dims import Dim, check_sizes, divide
 from .errors import InputError
 from .model import Component
 
@@ -34,6 +34,10 @@ class Entry(NamedTuple):
         unknown = [letter for letter in changes if letter not in self.sizes]
         if unknown:
             raise InputError(f"{unknown[0]}: this block has no such letter; it has {', '.join(self.sizes)}")
+        for letter, size in changes.items():
+            if size is None:
+                raise InputError(f"{letter}: found null, expected a whole number from 1 to 2**40")
+            check_sizes("this block", **{letter: size})
         sizes = {**self.sizes, **changes}
         return self.make(**sizes), sizes["d"]
 

@@ -58,6 +58,9 @@ class Compiled:
 
     def __call__(self, **sizes: int) -> tuple[int, ...]:
         """The values at these sizes, as exact integers. Raises InputError when a size is missing."""
+        for name, size in sizes.items():
+            if type(size) is not int or size < 1:
+                raise InputError(f"{name} = {size!r}, but a size is a whole number from 1")
         try:
             return self._exact(*[sizes[name] for name in self.symbols])  # type: ignore[no-any-return]
         except KeyError as missing:

@@ -84,7 +84,7 @@ def _palm(budget: Budget) -> Flops:
 
 def _nanogpt(budget: Budget) -> Flops:
     _dense(budget, "nanogpt")
-    positions = sum((w.numel for line in budget.lines for w in line.weights if w.axes[0] == "m" and w.role == "table"), 0)
+    positions = sum((w.numel for line in budget.lines for w in line.weights if w.axes[:1] == ("m",) and w.role == "table"), 0)
     weights = budget.parameters().total - positions
     return _per_token(budget, 2 * weights + 2 * _equal_widths(budget, "nanogpt") * budget.step.s)
 

@@ -250,6 +250,7 @@ def trace(
     adapters: Adapters | None = None,
 ) -> Budget:
     """What one component costs on an input (b t d) of width d."""
+    check_sizes("trace", d=d)
     tape = Tape(step, kernels, recompute, adapters)
     tape.call("", component, tape.tensor(("b", "t", "d"), (step.b, step.t, d)))
     check_targets(tape)

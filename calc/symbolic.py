@@ -143,8 +143,9 @@ def _symbolic(subject: Any, d: Dim | None) -> tuple[Any, dict[Any, int], dict[st
     if isinstance(subject, str | Mapping):
         from .readers import load
         from .readers.families import FAMILIES
+        from .tables import presets
 
-        is_family = isinstance(subject, str) and subject in FAMILIES
+        is_family = isinstance(subject, str) and subject in FAMILIES and subject not in presets()
         subject = load({"model_type": subject} if is_family else subject)
     component, values, letters = symbolize(subject)
     return component, values, letters, symbol("D") if d is None else d

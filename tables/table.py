@@ -108,6 +108,8 @@ def print_table(table: Table, width: int | None = None) -> None:
     import rich.table
 
     console = rich.console.Console(width=width, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    if console.width < 1:
+        console.width = 80
     for form in (widened(table), table):
         needs = _needs(form)
         if sum(needs) + 3 * len(needs) + 1 <= console.width:

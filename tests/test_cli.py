@@ -3,12 +3,14 @@
 import csv
 import io
 import json
+import os
 
 import pytest
 from click.testing import CliRunner
 
 from blockcalc.catalogue import BLOCKS
 from blockcalc.cli import COMMANDS, main
+from blockcalc.tables import presets
 from blockcalc.tables.table import Column, Table, as_csv, as_markdown, print_table, rounded
 
 
@@ -80,7 +82,8 @@ def test_kv_of_both_streams():
 def test_activations():
     found = ask("activations", "gpt2", "--seq", "64")
     kept = found["activations"]
-    assert set(kept) == {"bytes", "per_layer", "buffers", "loss"}
+    assert set(kept) == {"bytes", "per_layer", "buffers", "loss", "rest"}
+    assert sum(kept["per_layer"]) + kept["buffers"] + kept["loss"] + kept["rest"] == kept["bytes"]
     assert len(kept["per_layer"]) == 12
     assert sum(part["bytes"] for part in found["components"]) + kept["buffers"] == kept["bytes"]
 
@@ -221,6 +224,15 @@ def test_completion_knows_the_presets():
         (["params", "gated-mlp", "--set", "f=0"], "f = 0"),
         (["params", "gated-mlp", "--set", "f=2.5"], "f = 2.5"),
         (["params", "gated-mlp", "--set", "q=3"], "it has d, f"),
+        (["params", "gated-mlp", "--set", "d=-1"], "d = -1"),
+        (["params", "gated-mlp", "--set", "d=null"], "d: found null"),
+        (["params", "mha", "--set", "n=0"], "n = 0"),
+        (["params", "mla", "--set", "c=[1]"], "c = [1]"),
+        (["params", "gpt2", "--set", "n_embdd=1024"], "did you mean n_embd"),
+        (["kv", "llama-2-7b", "--encoder-seq", "5"], "no encoder"),
+        (["kv", "whisper-tiny", "--encoder-seq", "7"], "always has 1500 positions"),
+        (["activations", "gpt2", "--dtype", "fp8"], "activations are kept in"),
+        (["flops", "gpt2", "--seq", "0"], "seq = 0"),
         (["params", "mha", "--set", "n=5"], "d = 77 is not divisible by n = 5"),
         (["params", "gpt2", "--lora", "q"], "expected a rank and names"),
         (["params", "gpt2", "--lora", "0:q"], "r = 0"),
@@ -251,6 +263,29 @@ def test_one_line_and_exit_code_2(words, said):
 )
 def test_click_s_own_refusals_have_the_same_exit_code(words):
     assert run(*words).exit_code == 2
+
+
+def test_a_pipe_is_no_config_and_a_folder_needs_one(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    assert "a pipe" in refused("params", str(tmp_path / "pipe.json"))
+    assert "without a config.json" in refused("params", str(tmp_path))
+
+
+def test_a_cache_of_another_type_than_the_activations():
+    found = ask("budget", "gpt2", "--seq", "64", "--kv-dtype", "fp8")
+    assert 2 * found["kv_cache"]["bytes"] == ask("kv", "gpt2", "--context", "64")["kv_cache"]["bytes"]
+    assert found["activations"] == ask("activations", "gpt2", "--seq", "64")["activations"]
+
+
+def test_every_preset_answers_every_ledger_alike():
+    for preset in presets():
+        found = ask("budget", preset, "--seq", "32")
+        assert sum(found["kv_cache"]["by_kind"].values()) == found["kv_cache"]["bytes"]
+        assert sum(part["params"] for part in found["components"]) == found["params"]["total"]
+
+
+def test_a_width_of_nothing_still_prints():
+    assert "75,497,472" in run("kv", "gpt2", "--context", "2048", width=0).stdout
 
 
 def test_a_warning_beyond_the_position_table_goes_to_standard_error():

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import sys
+from errno import EPIPE
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -50,6 +53,9 @@ class Commands(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run, with the garbage collector at rest: what a cold start imports lives on, and looking through it is slow."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
+                stream.reconfigure(errors="replace")
         usual = gc.get_threshold()
         gc.set_threshold(100_000, 50, 50)
         try:
@@ -60,9 +66,16 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; whatever blockcalc refuses ends it with one line on standard error."""
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
         except BlockcalcError as error:
             click.echo(f"blockcalc: {' '.join(str(error).split())}", err=True)
+            ctx.exit(2)
+        except OSError as error:
+            if error.errno == EPIPE:
+                raise
+            click.echo(f"blockcalc: cannot write: {error.strerror}", err=True)
             ctx.exit(2)
 
 
@@ -72,5 +85,6 @@ def main() -> None:
     """Exact budgets of transformers: parameters, FLOPs, activation memory, KV cache, and the formulas they come from.
 
     MODEL is a preset's name (blockcalc models), a path to a config.json or to its folder, or a block's name
-    (blockcalc blocks). Exit code 0: done; 2: the input was refused, with one line that says why.
+    (blockcalc blocks). Exit code 0: done; 1: a comparison with torch differs; 2: the input was refused, with one line that
+    says why.
     """

@@ -30,6 +30,7 @@ def command(
     """
     subject = options.subject(model, changes)
     step = Step.train(batch, seq, encoder_seq)
+    options.check_encoder_seq(subject, encoder_seq)
     budget = subject.budget(step, Kernels(attention=attention), recompute, lora)  # type: ignore[arg-type]
     found, tables = answers.activations(budget, dtype)
     options.warn_beyond_table(subject, seq)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..budget import Budget, Policy, widths
+from ..errors import InputError
 from ..tables.table import Column, Table
 from ..tensor import Step
 
@@ -76,6 +77,8 @@ def kv(budget: Budget, dtype: str, policy: Policy) -> tuple[dict[str, Any], list
 
 def activations(budget: Budget, dtype: str) -> tuple[dict[str, Any], list[Table]]:
     """What autograd keeps, by layer and by the operation that keeps it first."""
+    if dtype in ("fp8", "int8"):
+        raise InputError(f"dtype {dtype!r}: activations are kept in fp32, bf16 or fp16")
     found = budget.activations(widths(dtype))
     components = [{"path": path, "bytes": size} for path, size in found.paths.items() if size]
     layers = [(f"{layer.layer}, each", layer.further) for layer in found.layers]
@@ -89,5 +92,8 @@ def activations(budget: Budget, dtype: str) -> tuple[dict[str, Any], list[Table]
     listing = Table(
         "kept by", (Column("operation"), Column("bytes", "bytes")), tuple(tuple(part.values()) for part in components)
     )
-    sizes = {"bytes": found.bytes, "per_layer": list(found.per_layer), "buffers": found.buffers, "loss": found.loss}
+    sizes = {
+        "bytes": found.bytes, "per_layer": list(found.per_layer), "buffers": found.buffers, "loss": found.loss,
+        "rest": found.rest,
+    }  # fmt: skip
     return {"activations": sizes, "components": components}, [table, listing]

@@ -19,6 +19,7 @@ from . import answers, options
 @options.encoder_seq
 @options.convention
 @options.dtype
+@options.kv_dtype
 @options.attention
 @options.head
 @options.policy
@@ -26,7 +27,7 @@ from . import answers, options
 @options.output
 def command(
     model: str, changes: tuple[str, ...], batch: int, seq: int, mode: str, context: int | None, encoder_seq: int | None,
-    convention: str, dtype: str, attention: str, head: str, policy: Any, recompute: Any, form: str | None,
+    convention: str, dtype: str, kv_dtype: str | None, attention: str, head: str, policy: Any, recompute: Any, form: str | None,
 ) -> None:  # fmt: skip
     """All of it at once: parameters, FLOPs, KV cache at the context, activations of a training step of the same size.
 
@@ -36,13 +37,16 @@ def command(
     """
     subject = options.subject(model, changes)
     step = options.step(mode, batch, seq, context, encoder_seq, head)
-    found, tables = everything(subject, step, Kernels(attention=attention), convention, dtype, policy, recompute)  # type: ignore[arg-type]
+    options.check_encoder_seq(subject, encoder_seq)
+    kernels = Kernels(attention=attention)  # type: ignore[arg-type]
+    found, tables = everything(subject, step, kernels, convention, dtype, kv_dtype or dtype, policy, recompute)
     options.warn_beyond_table(subject, step.s)
     options.emit(form, found, *tables)
 
 
 def everything(
-    subject: options.Subject, step: Any, kernels: Kernels, convention: str, dtype: str, policy: Any, recompute: Any
+    subject: options.Subject, step: Any, kernels: Kernels, convention: str, dtype: str, kv_dtype: str, policy: Any,
+    recompute: Any,
 ) -> tuple[dict[str, Any], list[Any]]:
     """The JSON object and the tables of all four ledgers."""
     from ..tensor import Step
@@ -51,11 +55,11 @@ def everything(
     filled = Step.prefill(step.b, step.s, source=step.source)
     trained = Step.train(step.b, step.t, step.source)
     parts = [
-        answers.params(budget), answers.flops(budget, convention), answers.kv(subject.budget(filled), dtype, policy),
+        answers.params(budget), answers.flops(budget, convention), answers.kv(subject.budget(filled), kv_dtype, policy),
         answers.activations(subject.budget(trained, kernels, recompute), dtype),
     ]  # fmt: skip
     found: dict[str, Any] = {"model": subject.name, "step": answers.describe(budget.step)}
     for data, _ in parts:
         found.update(data if "activations" not in data else {"activations": data["activations"]})
-    found |= {"dtype": dtype, "policy": policy, "attention": kernels.attention, "recompute": recompute}
+    found |= {"dtype": dtype, "kv_dtype": kv_dtype, "policy": policy, "attention": kernels.attention, "recompute": recompute}
     return found | {"memory": None, "verdict": None}, [tables[0] for _, tables in parts]

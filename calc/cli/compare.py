@@ -20,12 +20,14 @@ from .budget import everything
 @options.context
 @options.convention
 @options.dtype
+@options.kv_dtype
 @options.attention
 @options.policy
 @options.recompute
 @options.output
 def command(
     models: tuple[str, ...], batch: int, seq: int, mode: str, context: int | None, convention: str, dtype: str,
+    kv_dtype: str | None,
     attention: str, policy: Any, recompute: Any, form: str | None,
 ) -> None:  # fmt: skip
     """Models side by side: parameters, FLOPs, KV cache and activations of the same step.
@@ -39,7 +41,7 @@ def command(
     for name in models:
         subject = options.subject(name, ())
         kernels = Kernels(attention=attention)  # type: ignore[arg-type]
-        found.append(everything(subject, step, kernels, convention, dtype, policy, recompute)[0])
+        found.append(everything(subject, step, kernels, convention, dtype, kv_dtype or dtype, policy, recompute)[0])
         options.warn_beyond_table(subject, step.s)
     columns = (
         Column("model"), Column("parameters", "count"), Column("active", "count"), Column("FLOPs", "flops"),

@@ -34,6 +34,7 @@ def command(
     """
     subject = options.subject(model, changes)
     step = options.step(mode, batch, seq, context, encoder_seq, head)
+    options.check_encoder_seq(subject, encoder_seq)
     budget = subject.budget(step, Kernels(attention=attention), recompute, lora)  # type: ignore[arg-type]
     found, tables = answers.flops(budget, convention)
     options.warn_beyond_table(subject, step.s)

@@ -30,6 +30,7 @@ def command(
     blockcalc kv deepseek-v3 --context 8192 --dtype fp8 --json
     """
     subject = options.subject(model, changes)
+    options.check_encoder_seq(subject, encoder_seq)
     found, tables = answers.kv(subject.budget(Step.prefill(batch, context, source=encoder_seq)), dtype, policy)
     options.warn_beyond_table(subject, context)
     about = {"model": subject.name, "batch": batch, "context": context, "dtype": dtype, "policy": policy}

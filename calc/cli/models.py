@@ -22,5 +22,6 @@ def command(form: str | None) -> None:
         {"name": name, "title": preset["title"], "model_type": preset["config"]["model_type"], "source": preset["source"]}
         for name, preset in presets().items()
     ]
-    columns = (Column("name"), Column("title"), Column("family"), Column("source"))
-    options.emit(form, {"models": found}, Table("", columns, tuple(tuple(one.values()) for one in found)))
+    columns = (Column("name"), Column("title"), Column("family"), Column("source"))[: 3 if form is None else 4]
+    rows = tuple(tuple(one.values())[: len(columns)] for one in found)
+    options.emit(form, {"models": found}, Table("", columns, rows))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from ..dims import check_sizes
 from ..errors import InputError
 from ..tensor import Adapters, Kernels, Step
 
@@ -41,7 +42,8 @@ output = _stack(
     click.option("--markdown", "form", flag_value="markdown", help="A Markdown table."),
 )
 batch = click.option("--batch", default=1, show_default=True, metavar="B", help="Sequences in the batch.")
-seq = click.option("--seq", default=2048, show_default=True, metavar="T", help="New tokens a sequence.")
+seq = click.option("--seq", default=2048, show_default=True, metavar="T",
+                   help="New tokens a sequence; when decoding without --context, the context.")  # fmt: skip
 context = click.option("--context", type=int, default=None, metavar="S", help="Visible tokens, the new ones included.")
 encoder_seq = click.option(
     "--encoder-seq", type=int, default=None, metavar="T", help="The encoder's tokens, where they are not the decoder's."
@@ -49,6 +51,7 @@ encoder_seq = click.option(
 dtype = click.option(
     "--dtype", default="bf16", show_default=True, help="Type of activations or cache: fp32, bf16, fp16; a cache also fp8, int8."
 )
+kv_dtype = click.option("--kv-dtype", default=None, metavar="TYPE", help="Type of the cache, where it is not --dtype.")
 attention = click.option("--attention", type=click.Choice(["math", "flash"]), default="math", show_default=True,
                          help="math writes the scores out, flash does not.")  # fmt: skip
 recompute = click.option("--recompute", type=click.Choice(["none", "selective", "full"]), default="none", show_default=True,
@@ -138,6 +141,7 @@ def step(
     """The step that the options describe. Raises InputError for a context that the mode has no use for."""
     from dataclasses import replace
 
+    check_sizes("the step", batch=batch, seq=seq, context=context, encoder_seq=encoder_seq)
     if mode == "decode":
         made = Step.decode(batch, seq if context is None else context, encoder_seq)
     elif mode == "prefill":
@@ -154,6 +158,25 @@ def warn_beyond_table(subject: Subject, tokens: int) -> None:
     rows = getattr(subject.component, "positions", None)
     if rows is not None and tokens > rows:
         click.echo(f"blockcalc: warning: {tokens} tokens, but {subject.name} has {rows} learned positions", err=True)
+
+
+def notes(subject: Subject) -> tuple[str, ...]:
+    """What a preset says of itself."""
+    from ..tables import presets
+
+    note = presets().get(subject.name, {}).get("note")
+    return (note,) if note else ()
+
+
+def check_encoder_seq(subject: Subject, encoder_seq: int | None) -> None:
+    """Refuse a length for an encoder that is not there, or that has its own."""
+    if encoder_seq is None or subject.width is not None:
+        return
+    if subject.component.encoder is None:
+        raise InputError(f"--encoder-seq {encoder_seq}: {subject.name} has no encoder beside its decoder")
+    source = subject.component.encoder_embedding
+    if source is not None and source.length not in (None, encoder_seq):
+        raise InputError(f"--encoder-seq {encoder_seq}: the encoder of {subject.name} always has {source.length} positions")
 
 
 def emit(form: str | None, data: Any, *tables: Any) -> None:

@@ -9,7 +9,7 @@ from . import answers, options
 
 @click.command("params")
 @options.model
-@click.option("--seq", default=2048, show_default=True, metavar="T", help="Positions: token mixing has as many parameters.")
+@click.option("--seq", default=2048, show_default=True, metavar="T", help="Positions; they matter to token mixing alone.")
 @options.lora
 @options.output
 def command(model: str, changes: tuple[str, ...], seq: int, lora: str | None, form: str | None) -> None:
@@ -25,4 +25,5 @@ def command(model: str, changes: tuple[str, ...], seq: int, lora: str | None, fo
 
     subject = options.subject(model, changes)
     found, tables = answers.params(subject.budget(Step.forward(1, seq), lora=lora))
+    tables[0] = tables[0]._replace(notes=options.notes(subject))
     options.emit(form, {"model": subject.name, **found}, *tables)

@@ -34,10 +34,13 @@ def find(model: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         return model, dict(named[model]["config"])
     path, where = Path(model), printable(str(model))
     try:
-        path = path / "config.json" if path.is_dir() else path
-        exists = path.exists()
+        folder = path.is_dir()
+        path = path / "config.json" if folder else path
+        exists = path.exists() or (None if folder else False)
     except (OSError, ValueError):
         exists = False
+    if exists is None:
+        raise InputError(f"{where}: a folder without a config.json")
     if not exists:
         raise InputError(f"{where}: no such file, folder, preset or block{_near(where, named)}")
     return where, read_json(path)
@@ -64,7 +67,25 @@ def load(model: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | Non
     from ..tables import presets
 
     known = isinstance(model, str) and model in presets() and not changes
+    _refuse_mistyped(config, changes or {}, where)
     return read({**config, **(changes or {})}, where, known=known)
+
+
+def _refuse_mistyped(config: Mapping[str, Any], changes: Mapping[str, Any], where: str) -> None:
+    """Refuse to set a field that neither the config nor its family has: what is set by hand is meant to count."""
+    kind = changes.get("model_type", config.get("model_type"))
+    if not changes or not isinstance(kind, str) or kind not in FAMILIES:
+        return
+    knobs = FAMILIES[kind].knobs
+    fields = {"model_type", "architectures", "num_labels", "id2label", *knobs["also"], *config}
+    fields.update(field for rule in knobs.values() if isinstance(rule, Rule) for field in rule.fields)
+    for field in changes:
+        if field not in fields:
+            from difflib import get_close_matches
+
+            near = get_close_matches(field, fields, 3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise InputError(f"{where}: {printable(field)}: a {kind} config has no such field{hint}")
 
 
 def read(config: Mapping[str, Any], where: str, *, known: bool = False) -> Model:

@@ -20,6 +20,8 @@ def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file. Raises InputError for whatever is not one, or is larger than 16 MB."""
     where = printable(str(path))
     try:
+        if path.is_fifo() and not str(path).startswith("/dev/"):
+            raise InputError(f"{where}: a pipe; a config is a file")
         with path.open("rb") as file:
             text = file.read(LARGEST_FILE + 1)
         if len(text) > LARGEST_FILE:
