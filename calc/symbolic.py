@@ -202,7 +202,7 @@ def _sizes(component: Any, scope: str) -> list[tuple[str, str, int]]:
     sizes: list[tuple[str, str, int]] = []
     for field in fields(component):
         value, inner = getattr(component, field.name), _scope_of(component, field.name, scope)
-        if type(value) is int:
+        if type(value) is int and value > 0:
             sizes.append((field.name, inner, value))
         elif field.name != "order":
             sizes += _sizes(value, inner)
@@ -217,7 +217,7 @@ def _replaced(component: Any, scope: str, names: Mapping[tuple[str, str, int], s
     changes: dict[str, Any] = {}
     for field in fields(component):
         value, inner = getattr(component, field.name), _scope_of(component, field.name, scope)
-        if type(value) is int:
+        if type(value) is int and value > 0:
             changes[field.name] = symbol(names[field.name, inner, value])
         elif field.name == "order":
             changes[field.name] = ()

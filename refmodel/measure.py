@@ -112,21 +112,25 @@ class Saved(NamedTuple):
     rest: int
 
 
+def place_of(x: Tensor) -> int:
+    """What tells one storage from another while both live, on the meta device too, where none has an address."""
+    return int(x.untyped_storage()._cdata)
+
+
 def saved(step: Pass, weights: Iterable[Tensor], run: Run | None = None) -> Saved:
     """Bytes that *step* leaves behind: each storage once, at the place that keeps it first; weights left out, buffers in."""
     run = run or Run()
-    skip = {weight.untyped_storage().data_ptr() for weight in weights}
+    skip = {place_of(weight) for weight in weights}
     kept: dict[int, tuple[torch.UntypedStorage, str]] = {}
 
     def pack(x: Tensor) -> Tensor:
-        storage = x.untyped_storage()
-        if storage.data_ptr() not in skip:
-            kept.setdefault(storage.data_ptr(), (storage, run.places[-1] if run.places else ""))
+        if place_of(x) not in skip:
+            kept.setdefault(place_of(x), (x.untyped_storage(), run.places[-1] if run.places else ""))
         return x
 
     with saved_tensors_hooks(pack, lambda x: x):
         _alive = step(run)
-    buffers = {buffer.untyped_storage().data_ptr(): buffer.untyped_storage() for buffer in run.buffers.values()}
+    buffers = {place_of(buffer): buffer.untyped_storage() for buffer in run.buffers.values()}
     sizes = dict.fromkeys([*run.places, "", "loss"], 0)
     for pointer, (storage, place) in kept.items():
         if pointer not in buffers:

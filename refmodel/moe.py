@@ -45,12 +45,20 @@ class MoE(nn.Module):
             weights = weights / weights.sum(-1, keepdim=True)
         return chosen, weights.to(x.dtype)
 
+    def rows_of(self, chosen: Tensor) -> list[int]:
+        """How many rows each expert gets; on the meta device, which holds no values, as equal a share as there can be."""
+        e, rows = len(self.experts), chosen.numel()
+        if chosen.is_meta:
+            return [rows // e + (i < rows % e) for i in range(e)]
+        found: list[int] = chosen.flatten().bincount(minlength=e).tolist()
+        return found
+
     def forward(self, x: Tensor, run: Run | None = None) -> Tensor:
         """x (b t d) to (b t d)."""
         chosen, weights = self.route(x)  # b t a
         order = chosen.flatten().argsort(stable=True)  # b·t·a, by expert
         tokens = order // self.a  # b·t·a
-        counts = chosen.flatten().bincount(minlength=len(self.experts)).tolist()
+        counts = self.rows_of(chosen)
         parts = x.flatten(0, 1)[tokens].split(counts)  # e of (rows, d)
         done = [expert(part) for expert, part in zip(self.experts, parts, strict=True) if len(part)]
         rows = torch.cat(done) * weights.flatten()[order, None]  # b·t·a d

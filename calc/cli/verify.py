@@ -38,13 +38,15 @@ def command(
     verify = _verify()
     verdicts = list(_verdicts(verify, tuple(BLOCKS) if everything else models, seed, batch, seq, quiet=form is not None))
     differing = sum(not v.equal for v in verdicts)
-    note = (
-        f"{len(verdicts)} comparisons at up to {max(v.draws for v in verdicts)} draws each of sizes from {verify.SMALLEST} to"
-        f" {verify.LARGEST}, {differing} of them differ. The numbers are those of the last draw. A wrong polynomial of the same"
-        f" degree (at most {max(v.degree for v in verdicts)}) would have agreed with a chance below {verify.BOUND:.0e}."
-    )
+    note = f"{len(verdicts)} comparisons, {differing} of them differ."
+    if any(v.bound < 1 for v in verdicts):
+        note += (
+            f" Blocks: up to {max(v.draws for v in verdicts)} draws each of sizes from {verify.SMALLEST} to {verify.LARGEST}, the"
+            f" numbers are those of the last; a wrong polynomial of the same degree (at most {max(v.degree for v in verdicts)})"
+            f" would have agreed with a chance below {verify.BOUND:.0e}."
+        )
     if any(v.bound == 1 for v in verdicts):
-        note += " Whole models are compared at their own sizes, once, and so without such a bound."
+        note += " Whole models are compared once, at their own sizes, and so without a bound."
     data = {"verify": [v._asdict() | {"equal": v.equal} for v in verdicts], "equal": differing == 0}
     options.emit(form, data, _table(verdicts, whole=form is not None, note=note))
     ctx.exit(1 if differing else 0)
