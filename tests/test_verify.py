@@ -3,12 +3,13 @@
 import json
 
 import pytest
+from click.testing import CliRunner
+
 from blockcalc import UndefinedError, load
 from blockcalc.catalogue import BLOCKS
 from blockcalc.cli import main
 from blockcalc.refmodel.verify import BOUND, LARGEST, SMALLEST, draws_for, verify_block, verify_model
 from blockcalc.rules.linear import Linear
-from click.testing import CliRunner
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -37,7 +38,8 @@ def test_a_large_model_is_compared_on_the_meta_device(name):
 
 def test_a_difference_is_shown_and_ends_with_exit_code_1(monkeypatch):
     right = Linear.lookup
-    monkeypatch.setattr(Linear, "lookup", lambda self, name, ids, table: right(self, name, ids, self.weight(("v", "d"), (2, 2))))
+    other = ("v", "d"), (2, 2)
+    monkeypatch.setattr(Linear, "lookup", lambda self, name, ids, table: right(self, name, ids, self.weight(*other)))
     result = CliRunner().invoke(main, ["verify", "learned-positions", "--json"])
     assert result.exit_code == 1
     assert json.loads(result.stdout)["equal"] is False

@@ -41,8 +41,8 @@ def command(
     note = f"{len(verdicts)} comparisons, {differing} of them differ."
     if any(v.bound < 1 for v in verdicts):
         note += (
-            f" Blocks: up to {max(v.draws for v in verdicts)} draws each of sizes from {verify.SMALLEST} to {verify.LARGEST}, the"
-            f" numbers are those of the last; a wrong polynomial of the same degree (at most {max(v.degree for v in verdicts)})"
+            f" Blocks: up to {max(v.draws for v in verdicts)} draws each of sizes from {verify.SMALLEST} to {verify.LARGEST};"
+            f" the numbers are those of the last; a wrong polynomial of the same degree (at most {max(v.degree for v in verdicts)})"
             f" would have agreed with a chance below {verify.BOUND:.0e}."
         )
     if any(v.bound == 1 for v in verdicts):
