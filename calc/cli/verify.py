@@ -42,8 +42,8 @@ def command(
     if any(v.bound < 1 for v in verdicts):
         note += (
             f" Blocks: up to {max(v.draws for v in verdicts)} draws each of sizes from {verify.SMALLEST} to {verify.LARGEST};"
-            f" the numbers are those of the last; a wrong polynomial of the same degree (at most {max(v.degree for v in verdicts)})"
-            f" would have agreed with a chance below {verify.BOUND:.0e}."
+            " the numbers are those of the last; a wrong polynomial of the same degree (at most"
+            f" {max(v.degree for v in verdicts)}) would have agreed with a chance below {verify.BOUND:.0e}."
         )
     if any(v.bound == 1 for v in verdicts):
         note += " Whole models are compared once, at their own sizes, and so without a bound."
