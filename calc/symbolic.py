@@ -132,7 +132,13 @@ def _scope(name: str) -> str:
 
 def _symbolic(subject: Any, d: Dim | None) -> tuple[Any, dict[Any, int], dict[str, str], Dim]:
     """The subject on symbols, the sizes it had, each symbol's letter, and the width of its input."""
-    if isinstance(subject, str):
+    from .readers import load
+    from .readers.families import FAMILIES
+    from .tables import presets
+
+    if isinstance(subject, str) and subject in FAMILIES and subject not in presets():
+        subject = load({"model_type": subject})
+    elif isinstance(subject, str):
         from .catalogue import BLOCKS
 
         if subject in BLOCKS:
@@ -141,12 +147,7 @@ def _symbolic(subject: Any, d: Dim | None) -> tuple[Any, dict[Any, int], dict[st
             values = {symbols[letter]: size for letter, size in entry.sizes.items()}
             return entry.make(**symbols), values, {}, symbols["d"]
     if isinstance(subject, str | Mapping):
-        from .readers import load
-        from .readers.families import FAMILIES
-        from .tables import presets
-
-        is_family = isinstance(subject, str) and subject in FAMILIES and subject not in presets()
-        subject = load({"model_type": subject} if is_family else subject)
+        subject = load(subject)
     component, values, letters = symbolize(subject)
     return component, values, letters, symbol("D") if d is None else d
 

@@ -81,7 +81,7 @@ class Attention:
             v = k if one else tape.cache("v_cache", v, window=window, expanded=expanded)
         else:
             k, v = tape.uncached(k), tape.uncached(v)
-        bias = self.position.trace(tape, k, q) if isinstance(self.position, RelativeBias | ALiBi) else None
+        bias = self.position.trace(tape, k, q) if isinstance(self.position, (RelativeBias, ALiBi)) else None
         relative = self.position.trace(tape, k, q) if isinstance(self.position, RelativeKeys) else None
         out = tape.attention(
             q, k, v, causal=self.causal, window=self.w, chunk=self.chunk, bias=bias, softcap=self.softcap, sinks=self.sinks,

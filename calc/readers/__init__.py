@@ -7,13 +7,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..model import Model
 from .config import Reading, Rule, printable, read_json, shown
 from .families import FAMILIES
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Fields of architectures that no family here reads: with a value, they change what is counted.
 FOREIGN = frozenset((
@@ -32,6 +34,8 @@ def find(model: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     named = presets()
     if isinstance(model, str) and model in named:
         return model, dict(named[model]["config"])
+    from pathlib import Path
+
     path, where = Path(model), printable(str(model))
     try:
         folder = path.is_dir()
@@ -117,7 +121,7 @@ def _refuse_unread(reading: Reading) -> None:
             if rule.always or any(reading.config.get(field) is not None for field in rule.fields):
                 getattr(reading, knob)
     for field, value in reading.config.items():
-        if field in _structural() and field not in read and value not in (None, False, 0, [], {}):
+        if field not in read and value not in (None, False, 0, [], {}) and field in _structural():
             raise InputError(
                 f"{reading.where}: {field}: a {reading.config['model_type']} config has no such field, and it would change"
                 " the count; remove it, or set it to null"

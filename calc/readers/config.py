@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dims import LARGEST_SIZE
 from ..errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LARGEST_FILE = 16 * 2**20
 MOST_LAYERS = 2**16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ..blocks.attention import Attention
@@ -40,10 +41,8 @@ def stack(
     layers = tuple(Layer(block=block, l=kinds.count(kind), name=name_of(kind)) for kind, block in blocks.items())
     if len(layers) == 1:
         return Stack(name=name, layers=layers, norm=norm, i=i)
-    runs: list[tuple[str, int]] = []
-    for kind in kinds:
-        same = bool(runs) and runs[-1][0] == name_of(kind)
-        runs[-1:] = [(runs[-1][0], runs[-1][1] + 1)] if same else [*runs[-1:], (name_of(kind), 1)]
+    names = {kind: name_of(kind) for kind in blocks}
+    runs = ((run, len(list(same))) for run, same in groupby(names[kind] for kind in kinds))
     return Stack(name=name, layers=layers, norm=norm, i=i, order=tuple(runs))
 
 
