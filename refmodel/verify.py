@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
@@ -194,12 +194,15 @@ def _engine_cached(policy: str, component: Any, d: Any, sizes: Mapping[str, Any]
     return sum(trace(component, step, d).cache(widths("bf16"), policy).values())  # type: ignore[arg-type]
 
 
-def quantities() -> Iterator[Quantity]:
-    """Parameters, FLOPs by kernel, saved bytes by type, kernel and recomputation, cache bytes by policy."""
+def quantities(dtypes: Collection[str], device: str) -> Iterator[Quantity]:
+    """Parameters, FLOPs by kernel, saved bytes by type, kernel and recomputation, cache bytes by policy.
+
+    Saved bytes are compared on the CPU, whose kernels the rules describe.
+    """
     yield Quantity("parameters", lambda c, d, s: _budget(c, d, s).parameters().total, _params)
     for part, kernel in itertools.product(("forward", "backward"), ("math", "flash")):
         yield Quantity(f"FLOPs {part} {kernel}", partial(_engine_flops, part, kernel), partial(_flops, part, kernel))
-    for how in itertools.product(("fp32", "bf16"), ("math", "flash"), ("none", "selective")):
+    for how in itertools.product(dtypes if device == "cpu" else (), ("math", "flash"), ("none", "selective")):
         yield Quantity(_saved_name(*how), partial(_engine_saved, *how), partial(_saved, *how))
     for policy in ("minimal", "transformers"):
         yield Quantity(f"cache bf16 {policy}", partial(_engine_cached, policy), partial(_cached, policy))
@@ -219,13 +222,15 @@ def draws_for(degree: int, box: int = LARGEST - SMALLEST + 1) -> int:
     return math.ceil(math.log(BOUND) / math.log(degree / box))
 
 
-def verify_block(name: str, seed: int = 0, most: int | None = None) -> Iterator[Verdict]:
+def verify_block(
+    name: str, seed: int = 0, most: int | None = None, device: str = "cpu", dtypes: Collection[str] = tuple(DTYPES)
+) -> Iterator[Verdict]:
     """A block of the catalogue against its twin, quantity by quantity; those that no kernel computes are left out.
 
     *most* draws at most are made, where a difference is looked for and no proof.
     """
     entry = BLOCKS[name]
-    for quantity, branch in itertools.product(quantities(), branches(entry)):
+    for quantity, branch in itertools.product(quantities(dtypes, device), branches(entry)):
         letters = {letter: symbol(letter.upper()) for letter in {*free_letters(entry)}}
         try:
             made = entry.make(**{letter: letters[letter] for letter in entry.sizes})
@@ -234,7 +239,10 @@ def verify_block(name: str, seed: int = 0, most: int | None = None) -> Iterator[
             continue
         degree = max(1, degree_of(form, entry, branch))
         draws = min(draws_for(degree), most or LARGEST**2)
-        yield _compared(name, entry, quantity, branch, degree, draws, random.Random(f"{seed} {name} {quantity.name}"))
+        dice = random.Random(f"{seed} {name} {quantity.name}")
+        with torch.device(device):
+            verdict = _compared(name, entry, quantity, branch, degree, draws, dice)
+        yield verdict
 
 
 def _compared(
@@ -252,7 +260,9 @@ def _compared(
     return Verdict(name, quantity.name, branch.name, draws, degree, bound, engine, measured)
 
 
-def verify_model(model: Model, b: int = 2, t: int = 5, source: int = 3) -> list[Verdict]:
+def verify_model(
+    model: Model, b: int = 2, t: int = 5, source: int = 3, dtypes: Collection[str] = tuple(DTYPES)
+) -> list[Verdict]:
     """A whole model against its twin, at its own sizes: one draw, and so no bound.
 
     A model of more than 10⁸ parameters is built and run on the meta device, and only in fp32 with written-out attention:
@@ -263,6 +273,8 @@ def verify_model(model: Model, b: int = 2, t: int = 5, source: int = 3) -> list[
     verdicts: list[Verdict] = []
     with torch.device("meta" if large else "cpu"):
         for (dtype, kernel), recompute in itertools.product(kinds, ("none", "selective", "full")):
+            if dtype not in dtypes:
+                continue
             try:
                 budget = model.budget(Step.train(b, t, source), Kernels(attention=kernel), recompute)  # type: ignore[arg-type]
             except UndefinedError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -18,11 +18,15 @@ from . import options
 @click.option("--seed", default=0, show_default=True, help="Of the sizes that are drawn.")
 @click.option("--batch", default=2, show_default=True, metavar="B", help="Sequences, for whole models.")
 @click.option("--seq", default=5, show_default=True, metavar="T", help="Tokens a sequence, for whole models.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True,
+              help="Where the twins of blocks run; saved bytes are compared on the CPU.")
+@click.option("--dtype", type=click.Choice(["fp32", "bf16"]), default=None, help="Saved bytes in this type only.")
 @options.output
 @click.pass_context
 def command(
-    ctx: click.Context, models: tuple[str, ...], everything: bool, seed: int, batch: int, seq: int, form: str | None
-) -> None:
+    ctx: click.Context, models: tuple[str, ...], everything: bool, seed: int, batch: int, seq: int, device: str,
+    dtype: str | None, form: str | None,
+) -> None:  # fmt: skip
     """Hold blocks (at drawn sizes) or whole models (at their own) against their torch twins: parameters, FLOPs, saved
     bytes, cache bytes. Exit code 1 where a number differs. Needs torch.
 
@@ -35,8 +39,15 @@ def command(
 
     if bool(models) == everything:
         raise InputError("name the blocks or models to verify, or give --all for every block")
-    verify = _verify()
-    verdicts = list(_verdicts(verify, tuple(BLOCKS) if everything else models, seed, batch, seq, quiet=form is not None))
+    verify = _verify(device)
+    dtypes = ("fp32", "bf16") if dtype is None else (dtype,)
+    subjects = [options.subject(name, ()) for name in (BLOCKS if everything else models)]
+    verdicts: list[Any] = []
+    for subject in _shown(subjects, quiet=form is not None):
+        if subject.width is None:
+            verdicts += verify.verify_model(subject.component, batch, seq, dtypes=dtypes)
+        else:
+            verdicts += verify.verify_block(subject.name, seed, device=device, dtypes=dtypes)
     differing = sum(not v.equal for v in verdicts)
     note = f"{len(verdicts)} comparisons, {differing} of them differ."
     if any(v.bound < 1 for v in verdicts):
@@ -52,11 +63,15 @@ def command(
     ctx.exit(1 if differing else 0)
 
 
-def _verify() -> Any:
+def _verify(device: str) -> Any:
     try:
+        import torch
+
         from ..refmodel import verify
     except ModuleNotFoundError as missing:
         raise InputError(f"verify needs {missing.name}: pip install 'blockcalc[verify]'") from None
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device cuda: torch finds no CUDA device here")
     return verify
 
 
@@ -70,19 +85,12 @@ def _table(verdicts: list[Any], whole: bool, note: str) -> Table:
     return Table("", tuple(columns), tuple(map(tuple, rows)), (note,))
 
 
-def _verdicts(
-    verify: Any, names: tuple[str, ...], seed: int, batch: int, seq: int, quiet: bool
-) -> Iterator[Any]:
-    """The verdicts on each name, under a progress bar on standard error."""
+def _shown(subjects: list[options.Subject], quiet: bool) -> Iterable[options.Subject]:
+    """The subjects, under a progress bar on standard error where somebody looks at one."""
     import sys
 
     from rich.console import Console
     from rich.progress import track
 
-    subjects = [options.subject(name, ()) for name in names]
     show = not quiet and sys.stderr.isatty()
-    for subject in track(subjects, "verifying", console=Console(stderr=True), disable=not show, transient=True):
-        if subject.width is None:
-            yield from verify.verify_model(subject.component, batch, seq)
-        else:
-            yield from verify.verify_block(subject.name, seed)
+    return track(subjects, "verifying", console=Console(stderr=True), disable=not show, transient=True)
