@@ -70,6 +70,7 @@ def _verify(device: str) -> Any:
         from ..refmodel import verify
     except ModuleNotFoundError as missing:
         raise InputError(f"verify needs {missing.name}: pip install 'blockcalc[verify]'") from None
+    torch.set_num_threads(1)  # the twins are small, and threads only in each other's way
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: torch finds no CUDA device here")
     return verify

@@ -92,6 +92,8 @@ def latent_attention(r: Reading, window: int | None) -> MLA:
     """DeepSeek's attention."""
     from ..blocks.mla import MLA
 
+    if r.r % 2:
+        raise r.refuse(r.field_of("r"), "an even number: rotations turn pairs")
     return MLA(n=r.n, c=r.c, q=r.q, p=r.p, r=r.r, u=r.u, bias=r.qkv_bias)
 
 

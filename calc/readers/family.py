@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..blocks import mlp
 from ..errors import InputError
 from ..model import Model
-from .config import Reading, Rule, derived, each_layer
+from .config import Reading, Rule, derived, each_layer, shown
 
 
 class Family(NamedTuple):
@@ -66,7 +66,7 @@ def rotated(share: float, name: str = "partial_rotary_factor") -> Rule:
         for place, field in ((r.config, name), (inner, "partial_rotary_factor")):
             factor = place.get(field, factor)
             if type(factor) not in (int, float) or not 0 <= factor <= 1:
-                raise InputError(f"{r.where}: {field}: found {str(factor)[:40]}, expected a number from 0 to 1")
+                raise InputError(f"{r.where}: {field}: found {shown(factor)}, expected a number from 0 to 1")
         return int(r.h * factor)
 
     return Rule((name,), read)

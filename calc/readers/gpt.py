@@ -111,7 +111,7 @@ FALCON = LLAMA.but(
     prefix="Falcon", classes=CAUSAL, v=size("vocab_size", 65024), d=size(("n_embed", "hidden_size"), 4544),
     l=layers("num_hidden_layers", 32), n=size("num_attention_heads", 71), h=derived(split_head),
     new=flag("new_decoder_architecture", False, null=False), multi_query=flag("multi_query", True, null=False),
-    groups=size("num_kv_heads", lambda r: r.n, null=lambda r: r.n), k=derived(_falcon_groups),
+    groups=size("num_kv_heads", lambda r: r.n, null=lambda r: r.n), k=Rule(("num_kv_heads",), _falcon_groups),
     cached_whole=derived(lambda r: r.new), alibi=flag("alibi", False, null=False),
     parallel=flag("parallel_attn", True, null=False),
     norms=size("num_ln_in_parallel_attn", lambda r: 2 if r.new else 1, null=lambda r: 2 if r.new else 1),
