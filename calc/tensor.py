@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from operator import itemgetter
 from typing import Literal, NamedTuple, TypeAlias
 
-from .dims import Dim, check_sizes, product
+from .dims import Dim, check_sizes
 from .errors import InputError
 
 Role: TypeAlias = Literal[
@@ -57,7 +58,7 @@ class Tensor:
         self.grad = grad
         self.base = base
         self.cast_of = cast_of
-        self.numel: Dim = product(sizes)
+        self.numel: Dim = prod(sizes)
 
     def __getitem__(self, axis: str) -> Dim:
         try:
