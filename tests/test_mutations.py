@@ -111,7 +111,6 @@ def noticed(subject):
 
 
 CAUGHT = [rule for rule in RULES if not str(rule[4]).startswith("alone")]
-ALONE = [rule for rule in RULES if str(rule[4]).startswith("alone")]
 
 
 @pytest.mark.parametrize(("owner", "name", "old", "new", "subject"), CAUGHT, ids=lambda value: str(value)[:40])
