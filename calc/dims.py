@@ -5,9 +5,12 @@ Nothing else in the library asks which of the two a size is. Products and sums n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from .errors import InputError
 
@@ -31,8 +34,12 @@ product: Callable[[Iterable[Dim]], Dim] = prod
 
 def smaller(a: Dim, b: Dim) -> Dim:
     """min(a, b)."""
-    if type(a) is int and type(b) is int:
-        return a if a < b else b
+    return (a if a < b else b) if type(a) is int and type(b) is int else _minimum(a, b)
+
+
+@cache
+def _minimum(a: Dim, b: Dim) -> Dim:
+    """sympy takes milliseconds to compare two."""
     import sympy
 
     return sympy.Min(a, b)
@@ -45,6 +52,29 @@ def quotient(a: Dim, b: Dim) -> Dim:
     import sympy
 
     return sympy.floor(a / b)
+
+
+def ceiling(a: Dim, b: Dim) -> Dim:
+    """a / b rounded up."""
+    if type(a) is int and type(b) is int:
+        return -(-a // b)
+    import sympy
+
+    return sympy.ceiling(a / b)
+
+
+def spread(a: Dim, b: Dim) -> Dim:
+    """a / b, each part rounded up where it is not whole."""
+    return -(-a // b) if type(a) is int and type(b) is int else a / b
+
+
+def ratio(a: Dim, b: Dim) -> Any:
+    """a / b as a Fraction, or on symbols."""
+    if type(a) is int and type(b) is int:
+        from fractions import Fraction
+
+        return Fraction(a, b)
+    return a / b
 
 
 def half(a: Dim) -> Dim:
@@ -61,7 +91,8 @@ def divide(a: Dim, b: Dim, what: str, by: str) -> Dim:
         if a % b:
             raise InputError(f"{what} = {a} is not divisible by {by} = {b}")
         return a // b
-    return a / b
+    watch = _watching.get()
+    return a / b if watch is None else watch.divides(a, b, f"{what} is not divisible by {by}")
 
 
 def check_sizes(owner: str, **sizes: Dim) -> None:
@@ -82,5 +113,43 @@ def check_sizes(owner: str, **sizes: Dim) -> None:
 
 def check_divides(owner: str, what: str, a: Dim, by: str, b: Dim) -> None:
     """Refuse unless b divides a; symbols pass."""
-    if type(a) is int and type(b) is int and a % b:
-        raise InputError(f"{owner}: {what} = {a} is not divisible by {by} = {b}")
+    if type(a) is int and type(b) is int:
+        if a % b:
+            raise InputError(f"{owner}: {what} = {a} is not divisible by {by} = {b}")
+    elif (watch := _watching.get()) is not None:
+        watch.divides(a, b, f"{owner}: {what} is not divisible by {by}")
+
+
+def check_at_most(a: Dim, b: Dim, refusal: str) -> None:
+    """Refuse a > b, with ``refusal.format(a, b)``; symbols pass."""
+    if type(a) is int and type(b) is int:
+        if a > b:
+            raise InputError(refusal.format(a, b))
+    elif (watch := _watching.get()) is not None:
+        watch.at_most(a, b, refusal.format(a, b))
+
+
+# -- what is taken for granted of symbols ------------------------------------------------------------------------------
+
+
+class Watch(Protocol):
+    """Is told what symbols pass without: numbers put in for them are refused where it does not hold."""
+
+    def divides(self, a: Dim, b: Dim, refusal: str) -> Dim:
+        """b divides a. Returns the quotient."""
+
+    def at_most(self, a: Dim, b: Dim, refusal: str) -> None:
+        """a is at most b."""
+
+
+_watching: ContextVar[Watch | None] = ContextVar("watching", default=None)
+
+
+@contextmanager
+def watched(watch: Watch) -> Iterator[None]:
+    """Tell *watch* what is taken for granted of symbols in here."""
+    before = _watching.set(watch)
+    try:
+        yield
+    finally:
+        _watching.reset(before)

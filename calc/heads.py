@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from .blocks.mlp import Activation, gelu, tanh
 from .blocks.norm import LayerNorm, RMSNorm
+from .declare import declaration
 from .dims import Dim, check_sizes
 from .model import LMHead
 from .tape import Tape
 from .tensor import Tensor
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class MaskedLMHead:
     """A dense layer, an activation and a norm before the logits. Devlin et al. 2018, arXiv:1810.04805, section 3.1.
 
@@ -31,9 +30,12 @@ class MaskedLMHead:
         return self.output.trace(tape, hidden, table)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class Pooler:
-    """tanh of a dense layer on the first position, and classes of it where there are any. Devlin et al. 2018."""
+    """tanh of a dense layer on the first position, and classes of it where there are any.
+
+    Devlin et al. 2018, arXiv:1810.04805.
+    """
 
     v: Dim | None = None  # classes
     i: Dim | None = None  # width of the dense layer, that of its input unless given
@@ -49,10 +51,10 @@ class Pooler:
         pooled = self.act.trace(tape, pooled)
         if self.v is None:
             return pooled
-        return tape.linear("classifier", pooled, "b e -> b v", v=self.v, bias=True)
+        return tape.linear("classifier", pooled, "b e -> b o", o=self.v, bias=True)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class Classifier:
     """A linear layer on every position, or on the first: classes, or the two ends of an answer."""
 
@@ -66,11 +68,11 @@ class Classifier:
     def trace(self, tape: Tape, x: Tensor, table: Tensor) -> Tensor:
         """x (b t d) to (b t v), or to (b v)."""
         if self.first:
-            return tape.linear("classifier", _first(tape, x), "b d -> b v", v=self.v, bias=self.bias)
-        return tape.linear("classifier", x, "b t d -> b t v", v=self.v, bias=self.bias)
+            return tape.linear("classifier", _first(tape, x), "b d -> b o", o=self.v, bias=self.bias)
+        return tape.linear("classifier", x, "b t d -> b t o", o=self.v, bias=self.bias)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class MeanHead:
     """A linear layer on the mean over the positions. Tolstikhin et al. 2021 (MLP-Mixer), arXiv:2105.01601, section 2."""
 
@@ -82,7 +84,7 @@ class MeanHead:
     def trace(self, tape: Tape, x: Tensor, table: Tensor) -> Tensor:
         """x (b t d) to (b v), or to (b d)."""
         mean = tape.reduce("mean", x, "t")
-        return mean if self.v is None else tape.linear("classifier", mean, "b d -> b v", v=self.v, bias=True)
+        return mean if self.v is None else tape.linear("classifier", mean, "b d -> b o", o=self.v, bias=True)
 
 
 def _first(tape: Tape, x: Tensor) -> Tensor:

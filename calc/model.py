@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from .blocks.norm import LayerNorm, RMSNorm
 from .blocks.position import LearnedPositions, Sinusoidal
 from .budget import Budget
+from .declare import declaration
 from .dims import Dim, check_sizes
 from .errors import InputError
 from .recorder import Recompute
@@ -27,7 +28,7 @@ class Component(Protocol):
         """Write the forward pass of x on the tape; return its result."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class Embedding:
     """Token vectors, plus positions and token types where there are such tables, then a norm.
 
@@ -67,12 +68,12 @@ class Embedding:
             terms.append(self.position.trace(tape, x))
         if self.types is not None:
             kinds = tape.tensor(("b", "t"), (step.b, step.t), "index", grad=False)
-            terms.append(tape.lookup("type", kinds, tape.weight(("v", "d"), (self.types, x["d"]), "table")))
+            terms.append(tape.lookup("type", kinds, tape.weight(("y", "d"), (self.types, x["d"]), "table")))
         if len(terms) > 1:
             x = tape.add("sum", *terms)
         x = x if self.norm is None else tape.call("norm", self.norm, x)
         x = x if self.smear is None else tape.call("smear", self.smear, x)
-        return widened(tape, x, self.d, bias=True) if self.all_narrow else x
+        return tape.dropout("dropout", widened(tape, x, self.d, bias=True) if self.all_narrow else x)
 
 
 def widened(tape: Tape, x: Tensor, d: Dim, bias: bool = False) -> Tensor:
@@ -81,7 +82,7 @@ def widened(tape: Tape, x: Tensor, d: Dim, bias: bool = False) -> Tensor:
     return tape.view(out, x.axes, out.sizes)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class Layer:
     """A distinct block and how many layers are of it."""
 
@@ -94,7 +95,7 @@ class Layer:
         check_sizes("Layer", l=self.l, j=self.j)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class Stack:
     """Distinct layers with their multiplicities and a norm behind the last.
 
@@ -130,7 +131,7 @@ class Stack:
         return tuple((f"{self.name}.{name}", count) for name, count in order)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class LMHead:
     """Logits over v outputs. Tied, the token table is the matrix (Press and Wolf 2017, arXiv:1608.05859)."""
 
@@ -157,7 +158,7 @@ class LMHead:
         return tape.act("softcap", logits, "output") if self.softcap else logits
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class Model:
     """An embedding, a stack, a head; an encoder-decoder has a second stack whose output the first attends to."""
 
@@ -207,7 +208,10 @@ class Model:
             memory = tape.call(self.encoder.name, self.encoder, tape.call("encoder_embedding", *inputs))
             tape.memory = tape.view(memory, ("b", "m", "d"), memory.sizes)
             tape.step = step
-        x: Tensor = tape.call(self.stack.name, self.stack, tape.call("embedding", self.embedding, table))
+        return self.output(tape, tape.call(self.stack.name, self.stack, tape.call("embedding", self.embedding, table)), table)
+
+    def output(self, tape: Tape, x: Tensor, table: Any) -> Tensor:
+        """What stands behind the stack: the head and the predictors, in training their losses too."""
         if self.head is None:
             return x
         out = self._output(tape, "", x, table)

@@ -19,6 +19,9 @@ Recompute: TypeAlias = Literal["none", "selective", "full"]
 """What a checkpoint drops and runs again: nothing, the core attention, or each whole layer."""
 
 
+_NO_CHECKPOINT = nullcontext()
+
+
 class Carry(NamedTuple):
     """The tensor handed from layer to layer: before the loop, as a layer receives and returns it, after the loop."""
 
@@ -51,6 +54,7 @@ class Recorder:
         self._copies: Dim = 1
         self._stored: Dim = 1
         self._active: Dim = 1
+        self._bank: Dim = 1
         self._once: dict[Any, Tensor] = {}
 
     # -- where a line stands ------------------------------------------------------------------------------------------
@@ -89,10 +93,15 @@ class Recorder:
         if saved and results and not results[0].grad and not any(result.grad for result in results):
             saved = ()
         path = self._prefix + name if name else self._prefix[:-1] or kind
-        self.lines.append(Line(
-            path, kind, self._copies, self._layer, self._origin,
-            results, read, weights, saved, cached, forward, dinput, dweight, pairs, visible, heads, window,
-        ))  # fmt: skip
+        line = Line()
+        line.path, line.kind, line.bank = path, kind, self._bank
+        line.copies, line.layer, line.origin = self._copies, self._layer, self._origin
+        line.written, line.read, line.weights = results, read, weights
+        line.saved, line.cached, line.recomputed = saved, cached, False
+        line.forward, line.dinput, line.dweight = forward, dinput, dweight
+        line.pairs, line.visible = pairs, visible
+        line.heads, line.window = heads, window
+        self.lines.append(line)
 
     # -- tensors ------------------------------------------------------------------------------------------------------
 
@@ -128,8 +137,11 @@ class Recorder:
         """What *make* traces, run once per stack however many layers ask for it, and outside their loop."""
         scope = (self._prefix.partition(".")[0], key)
         if scope not in self._once:
-            with self._place(f"{scope[0]}." if scope[0] else "", None, 1, 1, 1):
+            outer = self._move(f"{scope[0]}." if scope[0] else "", None, 1, 1, 1, 1)
+            try:
                 self._once[scope] = make()
+            finally:
+                self._move(*outer)
         return self._once[scope]
 
     def shared(self, key: str, make: Callable[[], Tensor]) -> Tensor:
@@ -160,14 +172,14 @@ class Recorder:
 
     # -- how often ----------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _place(self, prefix: str, layer: str | None, copies: Dim, stored: Dim, active: Dim) -> Iterator[None]:
-        outer = self._prefix, self._layer, self._copies, self._stored, self._active
-        self._prefix, self._layer, self._copies, self._stored, self._active = prefix, layer, copies, stored, active
-        try:
-            yield
-        finally:
-            self._prefix, self._layer, self._copies, self._stored, self._active = outer
+    def _move(
+        self, prefix: str, layer: str | None, copies: Dim, stored: Dim, active: Dim, bank: Dim
+    ) -> tuple[str, str | None, Dim, Dim, Dim, Dim]:
+        """Stand elsewhere from now on. Returns the place that it was, to move back to."""
+        outer = self._prefix, self._layer, self._copies, self._stored, self._active, self._bank
+        self._prefix, self._layer, self._copies = prefix, layer, copies
+        self._stored, self._active, self._bank = stored, active, bank
+        return outer
 
     def repeat(self, name: str, copies: Dim, x: Tensor, layer: Any, *, sets: Dim | None = None) -> Tensor:
         """A loop of *copies* equal layers over the carry x, with weights of their own or (ALBERT) *sets* of weights in all.
@@ -187,8 +199,12 @@ class Recorder:
         received = Tensor(x.axes, x.sizes, x.role, self._copies * (copies - 1), 1, x.grad)
         stored = self._stored * (copies if sets is None else sets)
         label = prefix[:-1] + which
-        with self._place(prefix, label, self._copies * copies, stored, stored), self.checkpoint("full"):
-            returned = self.call("", layer, received)
+        outer = self._move(prefix, label, self._copies * copies, stored, stored, self._bank)
+        try:
+            with self.checkpoint("full"):
+                returned = self.call("", layer, received)
+        finally:
+            self._move(*outer)
         after = self.like(returned)
         self.carries.append(Carry(before.storage, received, returned.storage, after, label))
         return after
@@ -196,17 +212,19 @@ class Recorder:
     @contextmanager
     def choose(self, copies: Dim, active: Dim) -> Iterator[None]:
         """A bank of *copies* equal experts of which each token uses *active*: weights made inside exist once an expert."""
-        with self._place(
-            self._prefix, self._layer, self._copies, self._stored * copies, self._active * active
-        ):
+        stored, active = self._stored * copies, self._active * active
+        outer = self._move(self._prefix, self._layer, self._copies, stored, active, copies)
+        try:
             yield
+        finally:
+            self._move(*outer)
 
     # -- what is run again --------------------------------------------------------------------------------------------
 
     def checkpoint(self, mode: Recompute) -> AbstractContextManager[None]:
         """Under the recompute *mode*, drop what is saved inside, keep what came in, and run the lines again backward if a
         gradient comes by."""
-        return self._checkpoint() if self.recompute == mode else nullcontext()
+        return self._checkpoint() if self.recompute == mode else _NO_CHECKPOINT
 
     @contextmanager
     def _checkpoint(self) -> Iterator[None]:

@@ -5,14 +5,14 @@ Nothing here knows a byte width, a cost rule or a block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import cache
 from math import prod
 from operator import itemgetter
 from typing import Literal, NamedTuple, TypeAlias
 
-from .dims import Dim, check_sizes
+from .declare import declaration
+from .dims import Dim, check_at_most, check_sizes
 from .errors import InputError
 
 Role: TypeAlias = Literal[
@@ -92,62 +92,39 @@ class Cached(NamedTuple):
 
 
 class Line:
-    """One operation. Multiply-adds are per pair: of a query with a key in attention, else there is one pair.
+    """One operation, as a recorder writes it down. Multiply-adds are per pair: of a query with a key in attention, else there
+    is one pair."""
 
-    ``forward``, ``dinput`` and ``dweight`` are those of the forward pass, of the inputs' and of the weights' gradients;
-    ``pairs`` those computed, ``visible`` those that the mask lets through, ``heads`` and ``window`` what a line of
-    attention has of them. ``layer`` is the distinct block it stands in, ``origin`` the type of component that wrote it.
-    """
+    path: str
+    kind: str
+    copies: Dim
+    layer: str | None  # the distinct block it stands in
+    origin: type | None  # the type of component that wrote it
+    bank: Dim  # how many equal experts its weights are those of
+    written: tuple[Tensor, ...]
+    read: tuple[Tensor, ...]
+    weights: tuple[Tensor, ...]
+    saved: tuple[Tensor, ...]
+    cached: tuple[Cached, ...]
+    forward: Dim  # multiply-adds of the forward pass
+    dinput: Dim  # of the inputs' gradients
+    dweight: Dim  # of the weights' gradients
+    pairs: Dim  # those computed
+    visible: Dim  # those that the mask lets through
+    heads: Dim  # 1 where it is not attention
+    window: Dim | None
+    recomputed: bool  # run again in the backward pass
 
     __slots__ = (
-        "cached", "copies", "dinput", "dweight", "forward", "heads", "kind", "layer", "origin", "pairs", "path",
+        "bank", "cached", "copies", "dinput", "dweight", "forward", "heads", "kind", "layer", "origin", "pairs", "path",
         "read", "recomputed", "saved", "visible", "weights", "window", "written",
     )  # fmt: skip
-
-    def __init__(
-        self,
-        path: str,
-        kind: str,
-        copies: Dim,
-        layer: str | None,
-        origin: type | None,
-        written: tuple[Tensor, ...] = (),
-        read: tuple[Tensor, ...] = (),
-        weights: tuple[Tensor, ...] = (),
-        saved: tuple[Tensor, ...] = (),
-        cached: tuple[Cached, ...] = (),
-        forward: Dim = 0,
-        dinput: Dim = 0,
-        dweight: Dim = 0,
-        pairs: Dim = 1,
-        visible: Dim = 1,
-        heads: Dim = 1,
-        window: Dim | None = None,
-    ) -> None:
-        self.path = path
-        self.kind = kind
-        self.copies = copies
-        self.layer = layer
-        self.origin = origin
-        self.written = written
-        self.read = read
-        self.weights = weights
-        self.saved = saved
-        self.cached = cached
-        self.forward = forward
-        self.dinput = dinput
-        self.dweight = dweight
-        self.pairs = pairs
-        self.visible = visible
-        self.heads = heads
-        self.window = window
-        self.recomputed = False
 
     def __repr__(self) -> str:
         return f"Line({self.path}: {self.kind} x {self.copies})"
 
 
-@dataclass(frozen=True, slots=True)
+@declaration(kw_only=False)
 class Step:
     """What is run: ``b`` sequences, ``t`` new tokens each, of which the last sees ``s`` (the new ones included).
 
@@ -166,8 +143,7 @@ class Step:
 
     def __post_init__(self) -> None:
         check_sizes("the step", batch=self.b, seq=self.t or 1, context=self.s, encoder_seq=self.source)
-        if type(self.t) is int and type(self.s) is int and self.t > self.s:
-            raise InputError(f"the step: context {self.s} is shorter than the {self.t} new tokens that it includes")
+        check_at_most(self.t, self.s, "the step: context {1} is shorter than the {0} new tokens that it includes")
 
     @property
     def of_source(self) -> Step:
@@ -198,19 +174,27 @@ class Step:
         return cls(b, 1, s, s if source is None else source, 0, cache=True)
 
 
-@dataclass(frozen=True, slots=True)
+@declaration(kw_only=False)
 class Kernels:
     """Which implementation runs, and so what autograd keeps. Each rule was measured on a twin.
 
     ``attention``: ``math`` writes the scores out, ``flash`` keeps one log-sum-exp a row. ``norm``: ``composed`` is
-    RMSNorm out of elementary operations (the CPU), ``fused`` one kernel (CUDA).
+    RMSNorm out of elementary operations (the CPU), ``fused`` one kernel (CUDA). ``gated``: a gated feed-forward's product
+    written out, or ``fused``, one kernel that runs the activation again backward. ``loss``: cross entropy written out, or
+    ``fused``, one kernel that writes the gradient over the logits. Fused both are as Transformer Engine and Liger Kernel have
+    them (Hsu et al. 2024, arXiv:2410.10989, section 3). ``dropout``, in training: of the embeddings' sum, the attention
+    weights and each branch's output, by scaled ``noise`` (the CPU) or a ``mask`` of one byte an element (CUDA); Srivastava
+    et al. 2014, where Vaswani et al. 2017, section 5.4, and GPT-2 have it.
     """
 
     attention: Literal["math", "flash"] = "math"
     norm: Literal["composed", "fused"] = "composed"
+    gated: Literal["plain", "fused"] = "plain"
+    loss: Literal["plain", "fused"] = "plain"
+    dropout: Literal["none", "noise", "mask"] = "none"
 
 
-@dataclass(frozen=True, slots=True)
+@declaration(kw_only=False)
 class Adapters:
     """Low-rank adapters on frozen weights. Hu et al. 2021, arXiv:2106.09685, equation 3.
 
@@ -227,33 +211,19 @@ class Adapters:
             raise InputError("Adapters: no targets are named, such as q and v")
 
 
-Pick: TypeAlias = Callable[[tuple[Dim, ...]], tuple[Dim, ...]]
-"""From the sizes of the axes in, those that a call gives behind them, to those of some axes."""
-
-
 class Pattern(NamedTuple):
-    """A parsed ``"b t d -> b t f"``: axes in, axes out, those summed over and those made. ``...`` is any leading axes.
-
-    ``right_of`` and so on pick the sizes of these axes.
-    """
+    """A parsed ``"b t d -> b t f"``: axes in, axes out, those summed over and those made. ``...`` is any leading axes."""
 
     left: tuple[str, ...]
     right: tuple[str, ...]
     summed: tuple[str, ...]
     made: tuple[str, ...]
     leading: bool
-    weight: tuple[str, ...]
-    right_of: Pick
-    made_of: Pick
-    weight_of: Pick
 
 
 @cache
-def parse(pattern: str, given: tuple[str, ...] = (), each: tuple[str, ...] = ()) -> Pattern:
-    """Read a linear map's pattern. ``"... d -> ... f"`` leaves whatever leading axes there are alone.
-
-    *given* are the axes whose sizes the call gives, *each* those that the weight has besides.
-    """
+def parse(pattern: str) -> Pattern:
+    """Read a linear map's pattern. ``"... d -> ... f"`` leaves whatever leading axes there are alone."""
     left_text, arrow, right_text = pattern.partition("->")
     left, right = tuple(left_text.split()), tuple(right_text.split())
     if not arrow or len(set(left)) != len(left) or len(set(right)) != len(right):
@@ -265,17 +235,46 @@ def parse(pattern: str, given: tuple[str, ...] = (), each: tuple[str, ...] = ())
         left, right = left[1:], right[1:]
     summed = tuple(axis for axis in left if axis not in right)
     made = tuple(axis for axis in right if axis not in left)
-    weight = (*each, *summed, *made)
-    places = {axis: place for place, axis in enumerate(left + given)}
-    return Pattern(left, right, summed, made, leading, weight, *(_pick(places, axes) for axes in (right, made, weight)))
+    return Pattern(left, right, summed, made, leading)
 
 
-def _pick(places: Mapping[str, int], axes: tuple[str, ...]) -> Pick:
-    chosen = [places[axis] for axis in axes if axis in places]
-    if len(chosen) == 1:  # an itemgetter of one gives no tuple
-        (only,) = chosen
-        return lambda sizes: (sizes[only],)
-    return itemgetter(*chosen) if chosen else lambda sizes: ()
+Pick: TypeAlias = Callable[[tuple[Dim, ...]], tuple[Dim, ...]]
+"""From the sizes of a tensor's axes, and those that a call gives behind them, to those of some axes."""
+
+
+class Fitted(NamedTuple):
+    """A pattern on a tensor's axes: the result's, those that the weight makes, and the weight's, each with what picks
+    their sizes."""
+
+    axes: tuple[str, ...]
+    made: tuple[str, ...]
+    weight: tuple[str, ...]
+    sizes_of: Pick
+    made_of: Pick
+    weight_of: Pick
+
+
+@cache
+def fitted(pattern: str, axes: tuple[str, ...], given: tuple[str, ...], each: tuple[str, ...] = ()) -> Fitted | None:
+    """A linear map's pattern on a tensor of these axes, none where they are others than it says.
+
+    *given* are the axes whose sizes the call gives, *each* those that the weight has besides.
+    """
+    plan = parse(pattern)
+    lead = len(axes) - len(plan.left)
+    if axes[lead:] != plan.left or (lead and not plan.leading):
+        return None
+    weight = (*each, *plan.summed, *plan.made)
+    places = {axis: lead + place for place, axis in enumerate(plan.left + given)}
+    out, made, of = ([places[axis] for axis in names] for names in (plan.right, plan.made, weight))
+    return Fitted(axes[:lead] + plan.right, plan.made, weight, *map(_pick, ([*range(lead), *out], made, of)))
+
+
+def _pick(places: Sequence[int]) -> Pick:
+    if len(places) > 1:
+        return itemgetter(*places)
+    first = places[0] if places else 0
+    return itemgetter(slice(first, first + len(places)))  # an itemgetter of one place gives no tuple
 
 
 @cache

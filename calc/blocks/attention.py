@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from ..declare import declaration
 from ..dims import Dim, check_divides, check_sizes
 from ..errors import InputError
 from ..tape import Tape
@@ -13,7 +13,7 @@ from .norm import HeadsNorm, LayerNorm, RMSNorm
 from .position import ALiBi, RelativeBias, RelativeKeys, Rotary
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class Attention:
     """softmax(QKᵀ/√h + bias)V W_O with n query heads in k groups.
 
@@ -116,9 +116,10 @@ class Attention:
         return tape.call("q_norm", self.qk_norm, q), tape.call("k_norm", self.qk_norm, k)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class CrossAttention:
-    """Queries from the decoder, keys and values from the encoder's output. Vaswani et al. 2017, section 3.2.3.
+    """Queries from the decoder, keys and values from the encoder's output. Vaswani et al. 2017,
+    arXiv:1706.03762, section 3.2.3.
 
     Keys and values are computed once a source and cached. Parameters 2dnh + 2d′kh for an encoder d′ wide.
     """

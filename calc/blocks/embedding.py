@@ -3,8 +3,7 @@ tokens looked up once more, as values."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..declare import declaration
 from ..dims import Dim, check_sizes
 from ..tape import Tape
 from ..tensor import Tensor
@@ -12,7 +11,7 @@ from .mixer import check_entries
 from .mlp import gelu
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class Patches:
     """An image in m patches, each mapped to d, a class token before them, a trained vector a position.
 
@@ -51,7 +50,7 @@ class Patches:
         return x
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class Frames:
     """2m frames of a spectrogram under two convolutions of three places, the second of stride 2, plus fixed sinusoids.
 
@@ -84,7 +83,7 @@ class Frames:
         return tape.shift("position", x, tape.weight(("m", "d"), (self.m, self.d), "table", trains=False))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class ValueEmbedding:
     """Values plus 3σ(x[:i] W_g) times the layer's own vectors of the tokens, a gate a key-value head.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..declare import declaration
 from ..dims import Dim, check_sizes
 from ..tape import Tape
 from ..tensor import Tensor
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class LinearAttention:
     """φ(Q)(φ(K)ᵀV) / φ(Q)Σφ(K) in both directions, with m positive random features of each head.
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ..dims import Dim, check_sizes, smaller
-from ..errors import InputError
+from ..declare import declaration
+from ..dims import Dim, check_at_most, check_sizes, smaller
 from ..tape import Tape
 from ..tensor import Tensor
 from .mlp import Activation, gelu, relu, sigmoid
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class TokenMixing:
     """A feed-forward over the positions of each channel. Tolstikhin et al. 2021 (MLP-Mixer), arXiv:2105.01601, equation 1.
 
@@ -31,7 +29,7 @@ class TokenMixing:
         return tape.linear("down", self.act.trace(tape, hidden), "b f d -> b t d", t=x["t"], bias=True)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class SqueezeExcitation:
     """x times a gate a channel, made of the channels' means. Hu, Shen and Sun 2018, arXiv:1709.01507, equations 2 to 4.
 
@@ -51,7 +49,7 @@ class SqueezeExcitation:
         return tape.mul("scale", x, sigmoid.trace(tape, tape.linear("up", hidden, "b f -> b d", d=x["d"])))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class Smear:
     """x plus λσ(g · x[:i]) times the vector of the position before. Parameters i + 1.
 
@@ -82,5 +80,4 @@ class Smear:
 
 def check_entries(owner: str, i: Dim, x: Tensor) -> None:
     """Refuse a gate that would read more entries than there are; symbols pass."""
-    if type(i) is int and type(x["d"]) is int and i > x["d"]:
-        raise InputError(f"{owner}: its gate reads i = {i} entries of x, which is only d = {x['d']} wide")
+    check_at_most(i, x["d"], owner + ": its gate reads i = {} entries of x, which is only d = {} wide")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..declare import declaration
 from ..dims import Dim, check_sizes
 from ..tape import Tape
 from ..tensor import Tensor
@@ -11,7 +10,7 @@ from .norm import RMSNorm
 from .position import Rotary
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class MLA:
     """DeepSeek-V2, arXiv:2405.04434, section 2.1 and appendix C: equations 37 to 47, keys and values expanded.
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
+from ..declare import declaration
 from ..dims import Dim, check_sizes
 from ..tape import Tape
 from ..tensor import Tensor
 
 
-@dataclass(frozen=True, slots=True)
+@declaration(kw_only=False)
 class Activation:
-    """An elementwise function and what autograd keeps of it: its input, its output, or (``square``) its ReLU twice used."""
+    """An elementwise function and what autograd keeps of it: its input, its output, or (``square``) its ReLU twice used.
+
+    GELU: Hendrycks and Gimpel 2016, arXiv:1606.08415. SiLU: Ramachandran, Zoph and Le 2017, arXiv:1710.05941. Squared ReLU:
+    So et al. 2021, arXiv:2109.08668.
+    """
 
     name: str
     keeps: Literal["input", "output", "square"]
@@ -35,7 +40,7 @@ relu_squared = Activation("relu_squared", "square")
 ACTIVATIONS = (relu, gelu, gelu_tanh, silu, tanh, sigmoid, relu_squared)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class MLP:
     """act(x W_up) W_down. Vaswani et al. 2017, arXiv:1706.03762, equation 2. Parameters 2df, 8d² at f = 4d."""
 
@@ -53,7 +58,7 @@ class MLP:
         return tape.linear("down", hidden, "... f -> ... d", d=x["d"], bias=self.bias)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class GatedMLP:
     """(act(x W_gate) ⊙ x W_up) W_down. Shazeer 2020, arXiv:2002.05202, section 2. Parameters 3df, 8d² at f = 8d/3."""
 
@@ -68,11 +73,11 @@ class GatedMLP:
         """x (… d) to (… d)."""
         gate = tape.linear("gate", x, "... d -> ... f", f=self.f, bias=self.bias)
         up = tape.linear("up", x, "... d -> ... f", f=self.f, bias=self.bias)
-        hidden = tape.mul("mul", self.act.trace(tape, gate), up)
+        hidden = tape.gated("mul", gate, up, lambda gate, up: tape.mul("mul", self.act.trace(tape, gate), up))
         return tape.linear("down", hidden, "... f -> ... d", d=x["d"], bias=self.bias)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class ClampedGatedMLP:
     """((u + 1) ⊙ g σ(αg)) W_down of the clamped g = x W_gate and u = x W_up. gpt-oss, arXiv:2508.10925, section 2.
 
@@ -89,7 +94,11 @@ class ClampedGatedMLP:
         """x (… d) to (… d)."""
         gate = tape.linear("gate", x, "... d -> ... f", f=self.f, bias=self.bias)
         up = tape.linear("up", x, "... d -> ... f", f=self.f, bias=self.bias)
+        hidden = tape.gated("mul", gate, up, partial(self._product, tape))
+        return tape.linear("down", hidden, "... f -> ... d", d=x["d"], bias=self.bias)
+
+    @staticmethod
+    def _product(tape: Tape, gate: Tensor, up: Tensor) -> Tensor:
         gate, up = tape.act("gate_clamp", gate, "input"), tape.act("up_clamp", up, "input")
         swish = tape.mul("swish", gate, tape.act("sigmoid", gate, "output"))
-        hidden = tape.mul("mul", tape.add("plus_one", up), swish)
-        return tape.linear("down", hidden, "... f -> ... d", d=x["d"], bias=self.bias)
+        return tape.mul("mul", tape.add("plus_one", up), swish)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..dims import Dim, check_sizes
-from ..errors import InputError
+from ..declare import declaration
+from ..dims import Dim, check_at_most, check_sizes
 from ..tape import Tape
 from ..tensor import Tensor
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class MoE:
     """Σ of a of e experts, weighted by the router, plus the shared expert. Shazeer et al. 2017, arXiv:1701.06538.
 
@@ -31,8 +30,7 @@ class MoE:
 
     def __post_init__(self) -> None:
         check_sizes("MoE", e=self.e, a=self.a)
-        if type(self.a) is int and type(self.e) is int and self.a > self.e:
-            raise InputError(f"MoE: a = {self.a} active experts, but there are only e = {self.e}")
+        check_at_most(self.a, self.e, "MoE: a = {} active experts, but there are only e = {}")
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t d) to (b t d)."""

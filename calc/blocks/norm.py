@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..declare import declaration
 from ..errors import InputError
 from ..tape import Tape
 from ..tensor import Tensor
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class LayerNorm:
     """(x − mean)/std · gain + bias. Ba, Kiros and Hinton 2016, arXiv:1607.06450, equation 3. Parameters 2d."""
 
@@ -22,7 +21,7 @@ class LayerNorm:
         return tape.layer_norm("", x, gain=self.gain, bias=self.bias, heads=self.heads)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class RMSNorm:
     """x/rms · gain. Zhang and Sennrich 2019, arXiv:1910.07467, equation 4. Parameters d, or none without a gain."""
 
@@ -40,7 +39,7 @@ class RMSNorm:
         return tape.scale("scale", normed) if self.scaled else normed
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class HeadsNorm:
     """One norm over all heads of x (b t n h) at once, as wide as nh. OLMo 2, arXiv:2501.00656, section 2.1; parameters nh."""
 

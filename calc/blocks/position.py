@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..declare import declaration
 from ..dims import Dim, check_divides, check_sizes
 from ..tape import Tape
 from ..tensor import Tensor
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class LearnedPositions:
     """A trained vector a position. Gehring et al. 2017, arXiv:1705.03122, section 3.1. Parameters md."""
 
@@ -25,7 +24,7 @@ class LearnedPositions:
         return tape.lookup("position", ids, tape.weight(("m", "d"), (self.m, x["d"]), "table"))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class Sinusoidal:
     """Fixed sines and cosines of the position. Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
 
@@ -37,7 +36,7 @@ class Sinusoidal:
         return tape.buffer("sinusoids", ("t", "d"), (x["t"], x["d"]), "activation")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class Rotary:
     """Rotates pairs of a head's entries by an angle of the position. Su et al. 2021, arXiv:2104.09864, equation 34.
 
@@ -56,7 +55,7 @@ class Rotary:
         return tape.rotate("rotate", x, self.r, local=self.local)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class RelativeKeys:
     """A trained vector a distance, −c to c, that all heads of the layer add to their keys, and another to their values.
 
@@ -78,7 +77,7 @@ class RelativeKeys:
         return rows, tape.lookup("relative_values", distances, tape.weight(*table)) if self.values else None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class ALiBi:
     """−slope·distance added to the scores, a slope a head. Press, Smith and Lewis 2022, arXiv:2108.12409, section 3.
 
@@ -95,7 +94,7 @@ class ALiBi:
         return tape.buffer("alibi", ("n", "s"), (self.n, keys["s"]), "activation")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class RelativeBias:
     """A trained number a bucket of distances and head, added to the scores: one table a stack, shared by its layers.
 

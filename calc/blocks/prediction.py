@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from ..declare import declaration
 from ..tape import Tape
 from ..tensor import Tensor
 from .norm import LayerNorm, RMSNorm
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class MultiTokenPrediction:
     """block([norm(x); norm(Emb(tokens one further on))] M): a module that predicts one token more than what made x.
 

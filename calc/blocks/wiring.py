@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from ..declare import declaration
 from ..errors import InputError
 from ..tape import Tape
 from ..tensor import Tensor
 from .norm import LayerNorm, RMSNorm
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class Residual:
     """x + branch(x), with a norm before the branch, behind it, or behind the sum.
 
@@ -34,14 +34,18 @@ class Residual:
         inner = tape.call(self.name, self.branch, inner)
         if self.after is not None:
             inner = tape.call(f"{self.name}_post_norm", self.after, inner)
+        inner = tape.dropout(f"{self.name}_dropout", inner)
         x = tape.scale(f"{self.name}_scale", x) if self.scaled else x
         out = tape.add(f"{self.name}_residual", x, inner)
         return out if self.outer is None else tape.call(f"{self.name}_norm", self.outer, out)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class Block:
-    """Residual branches one after the other: attention and feed-forward, and cross-attention between them in a decoder."""
+    """Residual branches one after the other: attention and feed-forward, and cross-attention between them in a decoder.
+
+    Vaswani et al. 2017, arXiv:1706.03762, section 3.1; the residual connection: He et al. 2015, arXiv:1512.03385, equation 1.
+    """
 
     branches: tuple[Residual, ...]
 
@@ -52,7 +56,7 @@ class Block:
         return x
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class Parallel:
     """x + Σ branch(norm(x)): the branches read the same x. Wang and Komatsuzaki 2021, GPT-J; PaLM, arXiv:2204.02311, section 2.
 
@@ -72,11 +76,11 @@ class Parallel:
         sums = [x]
         for branch in self.branches:
             inner = shared if branch.before is None else tape.call(f"{branch.name}_norm", branch.before, x)
-            sums.append(tape.call(branch.name, branch.branch, inner))
+            sums.append(tape.dropout(f"{branch.name}_dropout", tape.call(branch.name, branch.branch, inner)))
         return tape.add("residual", *sums)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class Blended:
     """block(λx + λ₀x₀), x₀ the stream that entered the stack. Parameters 2 besides the block's.
 
@@ -93,7 +97,7 @@ class Blended:
         return out
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@declaration
 class Backout:
     """x − λx′ behind the last layer, x′ the stream behind layer ⌊l/2⌋, counted from 0. Parameters 1.
 

@@ -80,9 +80,7 @@ def _refuse_mistyped(config: Mapping[str, Any], changes: Mapping[str, Any], wher
     kind = changes.get("model_type", config.get("model_type"))
     if not changes or not isinstance(kind, str) or kind not in FAMILIES:
         return
-    knobs = FAMILIES[kind].knobs
-    fields = {"model_type", "architectures", "num_labels", "id2label", *knobs["also"], *config}
-    fields.update(field for rule in knobs.values() if isinstance(rule, Rule) for field in rule.fields)
+    fields = known_fields(config, kind)
     for field in changes:
         if field not in fields:
             from difflib import get_close_matches
@@ -90,6 +88,13 @@ def _refuse_mistyped(config: Mapping[str, Any], changes: Mapping[str, Any], wher
             near = get_close_matches(field, fields, 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise InputError(f"{where}: {printable(field)}: a {kind} config has no such field{hint}")
+
+
+def known_fields(config: Mapping[str, Any], kind: str | None = None) -> frozenset[str]:
+    """The fields that may be set: those that the config has, and those that its family (or another, *kind*) reads."""
+    knobs = FAMILIES[kind or config["model_type"]].knobs
+    fields = {"model_type", "architectures", "num_labels", "id2label", *knobs["also"], *config}
+    return frozenset(fields.union(*(rule.fields for rule in knobs.values() if isinstance(rule, Rule))))
 
 
 def read(config: Mapping[str, Any], where: str, *, known: bool = False) -> Model:
@@ -114,7 +119,7 @@ def read(config: Mapping[str, Any], where: str, *, known: bool = False) -> Model
 
 def _refuse_unread(reading: Reading) -> None:
     """Refuse a field that changes some family's count, has a value, and is not read by this one; read those that have one."""
-    read: set[str] = set(reading.knobs["also"])
+    read: set[str] = {"model_type", *reading.knobs["also"]}
     for knob, rule in reading.knobs.items():
         if isinstance(rule, Rule):
             read.update(rule.fields)

@@ -102,7 +102,8 @@ class AttentionRules(Elementwise):
         sinks: bool = False,
         relative: tuple[Tensor, Tensor | None] | None = None,
     ) -> Tensor:
-        """softmax(q kᵀ + bias) v for q (b t n h), k (b s k h), v (b s k u); returns (b t n u).
+        """softmax(q kᵀ + bias) v for q (b t n h), k (b s k h), v (b s k u): for each of the pairs n·h multiply-adds of scores
+        and n·u of values. Returns (b t n u).
 
         Math keeps q, k and v expanded to n heads, the softmax and a boolean mask; a soft cap keeps its tanh besides.
         *relative* are vectors (t s h) of each pair, added to its key, and perhaps others, added to its value.
@@ -138,7 +139,7 @@ class AttentionRules(Elementwise):
             if causal:
                 mask = self.buffer(f"mask {window}", ("t", "s"), (t, s), "mask")
                 self.record("mask", "mask", scores, (scores, mask), saved=(mask,))
-            weights = self._softmax(scores, sinks)
+            weights = self.dropout("dropout", self._softmax(scores, sinks))
             self.record(
                 "mix", "attention", out, (weights, v),
                 saved=self._factors(weights, self._own(v, n)),
@@ -190,6 +191,8 @@ class AttentionRules(Elementwise):
             raise UndefinedError(f"flash attention: keys are {h} wide and values {u}; the CPU's kernel takes equal widths only")
         if bias is not None and bias not in self.buffers:
             raise UndefinedError("flash attention: a trainable position bias has no flash kernel on the CPU")
+        if self.kernels.dropout != "none" and self.step.training:
+            raise UndefinedError("flash attention: dropout has no flash kernel on the CPU")
         if softcap:
             raise UndefinedError("flash attention: soft-capped scores have no flash kernel on the CPU")
         masks: tuple[Tensor, ...] = ()

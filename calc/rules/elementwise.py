@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from ..recorder import Recorder
@@ -76,6 +77,25 @@ class Elementwise(Recorder):
         self.record(name, "act", out, (x,), saved=(x if keeps == "input" else out,) if x.grad else ())
         return out
 
+    def gated(self, name: str, gate: Tensor, up: Tensor, plain: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """The product of up and an activation of gate, as *plain* writes it out, or fused: one kernel, which keeps both."""
+        if self.kernels.gated == "plain":
+            return plain(gate, up)
+        out = self.like(gate)
+        out.grad = gate.grad or up.grad
+        self.record(name, "mul", out, (gate, up), saved=(gate, up))
+        return out
+
+    def dropout(self, name: str, x: Tensor) -> Tensor:
+        """Some entries of x at random set to 0, in training alone: keeps the scaled noise, as wide as x, or a mask."""
+        kind = self.kernels.dropout
+        if kind == "none" or not self.step.training:
+            return x
+        out = self.like(x)
+        noise = self.like(x, "mask" if kind == "mask" else x.role)
+        self.record(name, "dropout", out, (x,), saved=(noise,))
+        return out
+
     def widen(self, name: str, x: Tensor) -> Tensor:
         """x in fp32: a copy, unless it is that already. Keeps nothing."""
         out = self.like(x, "statistic")
@@ -84,7 +104,8 @@ class Elementwise(Recorder):
         return out
 
     def layer_norm(self, name: str, x: Tensor, *, gain: bool = True, bias: bool = True, heads: bool = False) -> Tensor:
-        """Keeps the input, the mean and 1/std of each row; with all in bf16 the statistics are bf16 too.
+        """A gain and a bias for each entry of a row. Keeps the input, the mean and 1/std of each row; with all in bf16 the
+        statistics are bf16 too.
 
         With *heads* the gain (and the bias) of x (… n h) is one for each head.
         """
@@ -96,7 +117,8 @@ class Elementwise(Recorder):
         return out
 
     def rms_norm(self, name: str, x: Tensor, *, gain: bool = True, offset: bool = False) -> Tensor:
-        """Composed: runs in fp32, keeps the input as fp32, 1/rms of each row and, with a gain, the normalised fp32 value.
+        """A gain for each entry of a row. Composed: runs in fp32, keeps the input as fp32, 1/rms of each row and, with a gain,
+        the normalised fp32 value.
 
         Fused (CUDA): keeps the input and 1/rms. A gain that is 1 + w (*offset*) is a tensor of its own, kept besides.
         """
@@ -119,8 +141,10 @@ class Elementwise(Recorder):
         return out
 
     def cross_entropy(self, name: str, logits: Tensor) -> Tensor:
-        """Keeps the log-probabilities (b t v), the int64 targets and one scalar."""
+        """Keeps the log-probabilities (b t v), the int64 targets and one scalar. Fused: what the logits were, now their
+        gradient."""
         targets, role = self.tensor(logits.axes[:-1], logits.sizes[:-1], "index", grad=False), logits.role
         scalar, out = self.tensor((), (), role), self.tensor((), (), role, logits.grad)
-        self.record(name, "loss", out, (logits, targets), saved=(self.like(logits, role), targets, scalar))
+        saved = (self.like(logits, role), targets, scalar)
+        self.record(name, "loss", out, (logits, targets), saved=saved[:1] if self.kernels.loss == "fused" else saved)
         return out

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ..dims import Dim, product
 from ..errors import InputError
-from ..tensor import Role, Tensor, parse
+from ..tensor import Role, Tensor, fitted, parse
 from .elementwise import Elementwise
 
 
@@ -27,23 +27,23 @@ class Linear(Elementwise):
         each: tuple[str, ...] = (),
         **sizes: Dim,
     ) -> Tensor:
-        """x times a weight over the axes that the pattern sums over. Saves its input if the weight trains. With *each*
-        the weight has these axes too: a matrix of its own for each head, say.
+        """x times a weight over the axes that the pattern sums over: a multiply-add for each entry of x and each that is
+        made of it; a bias costs none. Saves its input if the weight trains.
 
-        Backward costs one forward for each gradient that is needed. *weight* reuses a weight (a tied head). An adapter
-        adds x A B, A to its rank and B to the result.
+        Backward costs one forward for each gradient that is needed. *weight* reuses a weight (a tied head); with *each*
+        the weight has these axes too: a matrix of its own for each head, say. An adapter adds x A B, A to its rank and B
+        to the result.
         """
-        plan = parse(pattern, tuple(sizes), each)
-        lead = len(x.axes) - len(plan.left)
-        if x.axes[lead:] != plan.left or (lead and not plan.leading):
+        plan = fitted(pattern, x.axes, tuple(sizes), each)
+        if plan is None:
             raise InputError(f"linear({name!r}, {x}, {pattern!r}): the tensor's axes are {' '.join(x.axes)}")
-        known = (*x.sizes[lead:], *sizes.values())
+        known = (*x.sizes, *sizes.values())
         made = plan.made_of(known)
         if weight is None:
             weight = self.weight(plan.weight, plan.weight_of(known), role, trains)
         elif weight.numel != product(plan.weight_of(known)):
             raise InputError(f"linear({name!r}, {x}, {pattern!r}): the weight that it shares is {weight}")
-        out = self.tensor(x.axes[:lead] + plan.right, x.sizes[:lead] + plan.right_of(known), grad=x.grad or weight.grad)
+        out = self.tensor(plan.axes, plan.sizes_of(known), grad=x.grad or weight.grad)
         weights: tuple[Tensor, ...] = (weight,)
         if bias:
             weights += (self.weight(plan.made, made, "head" if role == "head" else "vector", trains),)
@@ -69,9 +69,10 @@ class Linear(Elementwise):
         return self.add(f"{name}.lora", out, high)
 
     def convolution(self, name: str, x: Tensor, *, t: Dim, taps: Dim, d: Dim) -> Tensor:
-        """x (b … c) under a kernel of *taps* places, at t places, plus a bias: (b t d). Keeps its input, as a linear does."""
+        """x, its channels c last, under a kernel of *taps* places, at t places, plus a bias: taps·c multiply-adds for each
+        entry of (b t d). Keeps its input, as a linear does."""
         c = x["c"]
-        weights = self.weight(("k", "c", "d"), (taps, c, d)), self.weight(("d",), (d,), "vector")
+        weights = self.weight(("taps", "c", "d"), (taps, c, d)), self.weight(("d",), (d,), "vector")
         out = self.tensor(("b", "t", "d"), (x["b"], t, d), grad=x.grad or weights[0].grad)
         work = out.numel * taps * c
         self.record(
@@ -82,15 +83,16 @@ class Linear(Elementwise):
         return out
 
     def lookup(self, name: str, ids: Tensor, table: Tensor) -> Tensor:
-        """Rows of a table (v …) by index: no multiply-adds; saves the int64 indices."""
+        """Rows of a table by index: no multiply-adds; saves the int64 indices."""
         out = self.tensor((*ids.axes, *table.axes[1:]), (*ids.sizes, *table.sizes[1:]), grad=table.grad)
         self.record(name, "lookup", out, (ids,), (table,), saved=(ids,) if table.grad else ())
         return out
 
     def product(self, name: str, a: Tensor, b: Tensor, axes: str) -> Tensor:
-        """Two tensors multiplied along the axes they share by name and summed over those that *axes* leaves out.
+        """Two tensors multiplied along the axes they share by name and summed over those that *axes* leaves out: a
+        multiply-add for each combination of their axes. Keeps each factor whose partner needs a gradient.
 
-        Keeps each factor whose partner needs a gradient; backward costs one forward for each.
+        Backward costs one forward for each.
         """
         sizes = dict(zip(a.axes, a.sizes, strict=True)) | dict(zip(b.axes, b.sizes, strict=True))
         right = tuple(axes.split())
