@@ -12,28 +12,35 @@ import sympy
 from sympy.printing.pycode import PythonCodePrinter
 
 from .errors import InputError
+from .whole import bounds, divides, fraction
 
 _BLOCK = 32768
 _LIMIT = 2**63
 
 
 class _Printer(PythonCodePrinter):  # type: ignore[misc]
-    """Small powers as products, minima by the name that the code is run with."""
+    """Small powers as products, minima and maxima by the names that the code is run with."""
 
     def _print_Pow(self, expr: Any, rational: bool = False, sqrt: str = "math.sqrt") -> str:
         if expr.exp.is_Integer and 0 < expr.exp <= 4:
             return "(" + "*".join([self.parenthesize(expr.base, 100)] * int(expr.exp)) + ")"
         return str(super()._print_Pow(expr, rational=rational, sqrt=sqrt))
 
-    def _print_floor(self, expr: Any) -> str:
-        above, below = (self._print(part) for part in sympy.fraction(sympy.together(expr.args[0])))
+    def _print_Quotient(self, expr: Any) -> str:
+        above, below = map(self._print, expr.args)
         return f"(({above}) // ({below}))"
 
+    def _chained(self, name: str, expr: Any) -> str:
+        *others, text = map(self._print, expr.args)
+        for other in reversed(others):
+            text = f"{name}({other}, {text})"
+        return str(text)
+
     def _print_Min(self, expr: Any) -> str:
-        inner = self._print(expr.args[-1])
-        for arg in reversed(expr.args[:-1]):
-            inner = f"minimum({self._print(arg)}, {inner})"
-        return str(inner)
+        return self._chained("minimum", expr)
+
+    def _print_Max(self, expr: Any) -> str:
+        return self._chained("maximum", expr)
 
 
 class Compiled:
@@ -48,13 +55,17 @@ class Compiled:
         self.expressions = tuple(map(sympy.sympify, expressions))
         free: set[Any] = set().union(*(expr.free_symbols for expr in self.expressions))
         self.symbols = tuple(sorted(map(str, free)))
-        numerators, denominators = zip(*(sympy.fraction(sympy.together(expr)) for expr in self.expressions), strict=True)
+        numerators, denominators = zip(*map(fraction, self.expressions), strict=True)
         if any(not denominator.is_Integer for denominator in denominators):
             raise InputError("a formula with a size in a denominator cannot be compiled: give that size a letter of its own")
+        for expr, numerator, denominator in zip(self.expressions, numerators, denominators, strict=True):
+            if not divides(numerator, denominator):
+                raise InputError(f"{expr} cannot be compiled: {denominator} is not proven to divide it at all sizes")
         self.denominators = tuple(map(int, denominators))
         self._code = _function(self.symbols, numerators, self.denominators)
-        self._bounds = _function(self.symbols, [_magnitude(n) for n in numerators], (1,) * len(numerators))(min)
-        self._exact = self._code(min)
+        limits = [sympy.Max(*bounds(numerator)) for numerator in numerators]
+        self._bounds = _function(self.symbols, limits, (1,) * len(limits))(min, max)
+        self._exact = self._code(min, max)
 
     def __call__(self, **sizes: int) -> tuple[int, ...]:
         """The values at these sizes, as exact integers. Raises InputError when a size is missing."""
@@ -85,7 +96,7 @@ class Compiled:
         shape = numpy.broadcast_shapes(*(array.shape for array in given))
         columns: list[Any] = [numpy.broadcast_to(array, shape).reshape(-1) if array.ndim else int(array) for array in given]
         count = int(numpy.prod(shape))
-        run = self._code(numpy.minimum)
+        run = self._code(numpy.minimum, numpy.maximum)
         out = [numpy.empty(count, dtype=numpy.int64) for _ in self.expressions]
         for start in range(0, count, _BLOCK):
             block = [c if type(c) is int else c[start : start + _BLOCK].astype(numpy.int64, copy=False) for c in columns]
@@ -101,18 +112,10 @@ class Compiled:
                 raise InputError(f"{expr} may reach {bound} in this array, past the 2**63 that int64 holds; use integers")
 
 
-def _magnitude(numerator: Any) -> Any:
-    """A bound of the value and of every partial sum: the expanded polynomial with all its coefficients positive, and
-    what a floor divides undivided."""
-    numerator = numerator.replace(sympy.floor, lambda arg: sympy.fraction(sympy.together(arg))[0])
-    terms = sympy.Add.make_args(sympy.expand(numerator))
-    return sympy.Add(*(abs(term.as_coeff_Mul()[0]) * term.as_coeff_Mul()[1] for term in terms))
-
-
 def _function(
     symbols: Sequence[str], numerators: Sequence[Any], denominators: Sequence[int]
-) -> Callable[[Any], Callable[..., Any]]:
-    """A function of ``minimum`` that returns the compiled function, common parts computed once."""
+) -> Callable[[Any, Any], Callable[..., Any]]:
+    """A function of ``minimum`` and ``maximum`` that returns the compiled function, common parts computed once."""
     shared, reduced = sympy.cse(list(numerators), symbols=sympy.numbered_symbols("x_"))
     printer = _Printer()
     lines = [f"        {name} = {printer.doprint(expr)}" for name, expr in shared]
@@ -121,12 +124,12 @@ def _function(
         for expr, denominator in zip(reduced, denominators, strict=True)
     ]
     source = "\n".join([
-        "def make(minimum):", f"    def compiled({', '.join(symbols)}):", *lines, f"        return ({', '.join(results)},)",
-        "    return compiled",
+        "def make(minimum, maximum):", f"    def compiled({', '.join(symbols)}):", *lines,
+        f"        return ({', '.join(results)},)", "    return compiled",
     ])  # fmt: skip
     scope: dict[str, Any] = {}
     exec(compile(source, "<closed form>", "exec"), scope)  # the text is sympy's printing of symbols made here
-    make: Callable[[Any], Callable[..., Any]] = scope["make"]
+    make: Callable[[Any, Any], Callable[..., Any]] = scope["make"]
     return make
 
 

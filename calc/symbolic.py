@@ -5,72 +5,29 @@ A formula is exact on every branch of its minima; ``formula.subs(sizes)`` equals
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import sympy
-
 from .blocks.mixer import TokenMixing
-from .budget import Budget, Widths, widths
-from .convention import flops
+from .budget import Budget, Policy, widths
 from .dims import Dim, symbol
-from .errors import InputError
+from .errors import InputError, UndefinedError
 from .model import Component, Layer, Model, trace
-from .tensor import Kernels, Step
-
-MEANINGS: Mapping[str, str] = MappingProxyType({
-    "b": "sequences in the batch", "t": "new tokens a sequence", "s": "visible tokens, the new ones included",
-    "d": "model width", "f": "hidden width of the feed-forward", "n": "query heads", "k": "key-value heads",
-    "h": "head width", "w": "window", "e": "experts", "a": "active experts a token", "c": "key-value latent width",
-    "q": "query latent width", "p": "position-free head width", "r": "rotary width", "u": "value head width",
-    "v": "vocabulary", "l": "layers", "m": "rows of a position table", "types": "token types",
-    "i": "width of a narrower token table, or of a pooled vector; entries that a gate reads",
-    "j": "sets of weights that layers share",
-    "used": "outputs that are kept, the others filling the matrix up",
-    "x": "input channels: colours, or mel bins", "y": "pixels of a patch", "z": "pixels of an image",
-})  # fmt: skip
-
-
-class Quantity(NamedTuple):
-    """What is asked of a budget: its unit, the step it is asked of, and how it is read off."""
-
-    unit: str
-    meaning: str
-    step: Callable[[Dim, Dim, Dim], Step]
-    read: Callable[[Budget, Widths, str], Dim]
-
-
-def _forward(b: Dim, t: Dim, s: Dim) -> Step:
-    return Step.forward(b, t)
-
-
-def _train(b: Dim, t: Dim, s: Dim) -> Step:
-    return Step.train(b, t)
-
-
-def _filled(b: Dim, t: Dim, s: Dim) -> Step:
-    return Step.prefill(b, s)
-
-
-def _decode(b: Dim, t: Dim, s: Dim) -> Step:
-    return Step.decode(b, s)
-
-
-QUANTITIES: Mapping[str, Quantity] = MappingProxyType({
-    "params": Quantity("parameters", "all parameters, a tied one once", _forward, lambda x, w, c: x.parameters().total),
-    "active": Quantity("parameters", "parameters that one token uses", _forward, lambda x, w, c: x.parameters().active),
-    "flops": Quantity("FLOPs", "a forward pass", _forward, lambda x, w, c: flops(x, c).forward),
-    "train_flops": Quantity("FLOPs", "a training step: forward and backward", _train, lambda x, w, c: flops(x, c).total),
-    "decode_flops": Quantity("FLOPs", "one new token a sequence at S visible", _decode, lambda x, w, c: flops(x, c).forward),
-    "kv": Quantity("bytes", "the cache at S visible tokens", _filled, lambda x, w, c: sum(x.cache(w).values())),
-    "activations": Quantity("bytes", "what autograd keeps of a training step", _train, lambda x, w, c: x.activations(w).bytes),
-})  # fmt: skip
+from .quantities import MEANINGS as MEANINGS
+from .quantities import QUANTITIES as QUANTITIES
+from .quantities import UNITS, by_path
+from .recorder import Recompute
+from .tensor import Kernels
+from .tidy import tidy as tidy
 
 
 class Formula(NamedTuple):
-    """A closed form, what its symbols mean, and the sizes they have in the model that it was read off."""
+    """A closed form, what its symbols mean and count, and the sizes they have in the model that it was read off.
+
+    ``conditions`` are the options that its meaning depends on, such as the convention of FLOPs or the dtype of bytes.
+    """
 
     subject: str
     quantity: str
@@ -78,6 +35,8 @@ class Formula(NamedTuple):
     expr: Any
     meanings: Mapping[Any, str]
     values: Mapping[Any, int]
+    units: Mapping[Any, str] = MappingProxyType({})
+    conditions: Mapping[str, str] = MappingProxyType({})
 
     def subs(self, **sizes: int) -> int:
         """The value at these sizes (by symbol name, else those of the model). Raises InputError when one is missing."""
@@ -89,6 +48,11 @@ class Formula(NamedTuple):
         if not value.is_integer:
             raise InputError(f"the formula gives {value} at these sizes, not a whole number: a size does not divide")
         return int(value)
+
+    @property
+    def value(self) -> int | None:
+        """The value in the model that it was read off, where that has all the sizes."""
+        return self.subs() if all(s in self.values for s in self.expr.free_symbols) else None
 
     def text(self) -> str:
         """The formula in one line of plain text."""
@@ -105,24 +69,87 @@ def formula(
     dtype: str = "bf16",
     convention: str = "torch",
     kernels: Kernels | None = None,
+    recompute: Recompute = "none",
+    policy: Policy = "minimal",
+    changes: Mapping[str, Any] = MappingProxyType({}),
 ) -> Formula:
     """The closed form of a quantity of a model, a block, or the name of either.
 
     *subject* may be a Model, a component, a block's name (``"gated-mlp"``), a model's (as for ``load``) or a family's
-    (``"llama"``). A component's input is d wide (the symbol D unless given). Raises InputError for an unknown quantity.
+    (``"llama"``), and *changes* override fields of its config or letters of the block. A component's input is d wide (the
+    symbol D unless given). Raises InputError for an unknown quantity, UndefinedError where it is not defined.
     """
+    asked = _ask(quantity, dtype, convention, kernels, recompute, policy)
+    found = _symbolic(subject, d, changes)
+    expr = QUANTITIES[quantity].read(asked.budget(found), widths(dtype), convention, policy)
+    return asked.formula(found, found.name, expr)
+
+
+def components(
+    subject: Model | Component | str | Mapping[str, Any],
+    quantity: str = "params",
+    *,
+    d: Dim | None = None,
+    dtype: str = "bf16",
+    convention: str = "torch",
+    kernels: Kernels | None = None,
+    recompute: Recompute = "none",
+    policy: Policy = "minimal",
+    changes: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Formula]:
+    """The closed form of each operation by its path, those that are zero left out; their sum is :func:`formula`'s.
+
+    Raises UndefinedError for a convention that counts the whole model and not its operations.
+    """
+    asked = _ask(quantity, dtype, convention, kernels, recompute, policy)
+    if "convention" in asked.conditions and convention not in ("torch", "exact"):
+        raise UndefinedError(f"convention {convention} counts a whole model, not its operations; torch and exact count those")
+    found = _symbolic(subject, d, changes)
+    parts = by_path(quantity, asked.budget(found), widths(dtype), convention, policy)
+    return {path: asked.formula(found, f"{found.name} {path}", expr) for path, expr in parts.items() if expr != 0}
+
+
+class _Question(NamedTuple):
+    """A quantity and the options that change it."""
+
+    quantity: str
+    kernels: Kernels | None
+    recompute: Recompute
+    conditions: Mapping[str, str]
+
+    def budget(self, found: _Symbolic) -> Budget:
+        """The budget on symbols, in the quantity's step."""
+        step = QUANTITIES[self.quantity].step(symbol("B"), symbol("T"), symbol("S"))
+        if isinstance(found.component, Model):
+            return found.component.budget(step, self.kernels, self.recompute)
+        return trace(found.component, step, found.width, self.kernels, self.recompute)
+
+    def formula(self, found: _Symbolic, name: str, expr: Dim) -> Formula:
+        """The expression tidied, with what its symbols mean."""
+        expr = tidy(expr)
+        symbols = sorted(expr.free_symbols, key=str)
+        letters = {s: found.letters.get(str(s), str(s).lower()) for s in symbols}
+        meanings = {s: MEANINGS.get(letter, "") + _scope(str(s)) for s, letter in letters.items()}
+        units = {s: UNITS.get(letter, "") for s, letter in letters.items()}
+        return Formula(
+            name, self.quantity, QUANTITIES[self.quantity].unit, expr, MappingProxyType(meanings),
+            MappingProxyType(found.values), MappingProxyType(units), self.conditions,
+        )  # fmt: skip
+
+
+def _ask(
+    quantity: str, dtype: str, convention: str, kernels: Kernels | None, recompute: Recompute, policy: Policy
+) -> _Question:
     if quantity not in QUANTITIES:
         raise InputError(f"quantity {quantity!r} is not one of {', '.join(QUANTITIES)}")
-    asked = QUANTITIES[quantity]
-    step = asked.step(symbol("B"), symbol("T"), symbol("S"))
-    component, values, letters, width = _symbolic(subject, d)
-    name = subject if isinstance(subject, str) else getattr(component, "name", type(component).__name__)
-    is_model = isinstance(component, Model)
-    budget = component.budget(step, kernels) if is_model else trace(component, step, width, kernels)
-    expr = tidy(asked.read(budget, widths(dtype), convention))
-    symbols = sorted(expr.free_symbols, key=str)
-    meanings = {s: MEANINGS.get(letters.get(str(s), str(s).lower()), "") + _scope(str(s)) for s in symbols}
-    return Formula(name, quantity, asked.unit, expr, MappingProxyType(meanings), MappingProxyType(values))
+    if quantity == "activations" and dtype in ("fp8", "int8"):
+        raise UndefinedError(f"dtype {dtype!r}: activations are kept in fp32, bf16 or fp16")
+    options = {
+        "convention": convention, "dtype": dtype, "attention": (kernels or Kernels()).attention, "recompute": recompute,
+        "policy": policy,
+    }  # fmt: skip
+    conditions = {option: options[option] for option in QUANTITIES[quantity].depends}
+    return _Question(quantity, kernels, recompute, MappingProxyType(conditions))
 
 
 def _scope(name: str) -> str:
@@ -130,26 +157,40 @@ def _scope(name: str) -> str:
     return f" ({scope.replace('_', ' ')})" if scope else ""
 
 
-def _symbolic(subject: Any, d: Dim | None) -> tuple[Any, dict[Any, int], dict[str, str], Dim]:
-    """The subject on symbols, the sizes it had, each symbol's letter, and the width of its input."""
+class _Symbolic(NamedTuple):
+    """A subject on symbols, the sizes it had, each symbol's letter, and the width of its input."""
+
+    name: str
+    component: Any
+    values: dict[Any, int]
+    letters: dict[str, str]
+    width: Dim
+
+
+def _symbolic(subject: Any, d: Dim | None, changes: Mapping[str, Any]) -> _Symbolic:
     from .readers import load
     from .readers.families import FAMILIES
     from .tables import presets
 
+    name = subject if isinstance(subject, str) else None
     if isinstance(subject, str) and subject in FAMILIES and subject not in presets():
-        subject = load({"model_type": subject})
+        subject = load({"model_type": subject}, changes)
     elif isinstance(subject, str):
         from .catalogue import BLOCKS
 
         if subject in BLOCKS:
             entry = BLOCKS[subject]
+            entry.build(changes)  # refuses what does not fit
             symbols = {letter: symbol(letter.upper()) for letter in entry.sizes}
-            values = {symbols[letter]: size for letter, size in entry.sizes.items()}
-            return entry.make(**symbols), values, {}, symbols["d"]
+            values = {symbols[letter]: size for letter, size in {**entry.sizes, **changes}.items()}
+            return _Symbolic(subject, entry.make(**symbols), values, {}, symbols["d"])
     if isinstance(subject, str | Mapping):
-        subject = load(subject)
+        subject = load(subject, changes)
+    elif changes:
+        raise InputError(f"{next(iter(changes))}: changes are for a config or a block's name; replace the component's field")
     component, values, letters = symbolize(subject)
-    return component, values, letters, symbol("D") if d is None else d
+    name = name or str(getattr(component, "name", type(component).__name__))
+    return _Symbolic(name, component, values, letters, symbol("D") if d is None else d)
 
 
 # -- from numbers to symbols -------------------------------------------------------------------------------------------
@@ -225,22 +266,3 @@ def _replaced(component: Any, scope: str, names: Mapping[tuple[str, str, int], s
         elif value is not None:
             changes[field.name] = _replaced(value, inner, names)
     return replace(component, **changes)
-
-
-# -- as an author would write it ---------------------------------------------------------------------------------------
-
-
-def tidy(expr: Dim) -> Any:
-    """The expression as a sum over the numbers of layers, each with its common factors in front."""
-    expr = sympy.expand(sympy.sympify(expr))
-    counts = sorted((s for s in expr.free_symbols if str(s).partition("_")[0] == "L"), key=str)
-    rest, terms = expr, []
-    for count in counts:
-        inside = sympy.Add(*(term for term in sympy.Add.make_args(rest) if term.has(count)))
-        rest -= inside
-        terms.append(count * _factored(sympy.expand(inside / count)))
-    return sympy.Add(*terms, _factored(rest))
-
-
-def _factored(expr: Any) -> Any:
-    return sympy.factor_terms(expr) if expr.is_Add else expr

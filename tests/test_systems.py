@@ -395,7 +395,7 @@ def test_their_formulas_are_their_budgets(name: str, quantity: str) -> None:
 
 def test_two_sizes_of_one_letter_keep_their_own_symbols() -> None:
     assert formula("mlp_mixer").text() == (
-        "D·V + D·X·Y + 3·D + L·(2·D·F + 5·D + F + 2·F_token·M + F_token + M) + V"
+        "D·(V + X·Y + 3) + L·(D·(2·F + 5) + F + F_token·(2·M + 1) + M) + V"
     )
 
 
