@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .errors import InputError as InputError
     from .errors import UndefinedError as UndefinedError
     from .freedom import score_freedom as score_freedom
+    from .inverse.solution import Solution as Solution
+    from .inverse.solve import solve as solve
     from .model import Component as Component
     from .model import Model as Model
     from .model import trace as trace
@@ -36,8 +38,9 @@ __version__ = "0.1.0"
 _HOME = {
     "Budget": "budget", "widths": "budget", "Compiled": "compiled", "compile_formulas": "compiled", "CONVENTIONS": "convention",
     "flops": "convention", "BlockcalcError": "errors", "InputError": "errors", "UndefinedError": "errors",
-    "Formula": "symbolic", "formula": "symbolic", "score_freedom": "freedom", "Component": "model", "Model": "model",
-    "trace": "model", "load": "readers", "Kernels": "tensor", "Step": "tensor",
+    "Formula": "symbolic", "formula": "symbolic", "score_freedom": "freedom", "Solution": "inverse.solution",
+    "solve": "inverse.solve", "Component": "model", "Model": "model", "trace": "model", "load": "readers", "Kernels": "tensor",
+    "Step": "tensor",
 }  # fmt: skip
 
 __all__ = sorted(_HOME)
