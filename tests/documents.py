@@ -11,8 +11,10 @@ from click.testing import CliRunner
 from blockcalc.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+_RENDERED = re.compile(r"<!-- \$ (blockcalc [^\n]*) -->\n.*?<!-- end -->", re.DOTALL)
+"""What a command prints as Markdown, to be read as such, between the comment that names it and the one that ends it."""
 
 
 def run(command: str) -> str:
@@ -31,12 +33,16 @@ def executed(text: str) -> str:
         commands = [line[2:] for line in match[1].splitlines() if line.startswith("$ ")]
         return "```console\n" + "\n".join(f"$ {command}\n{run(command)}" for command in commands) + "\n```"
 
-    return _BLOCK.sub(block, text)
+    def rendered(match: re.Match[str]) -> str:
+        return f"<!-- $ {match[1]} -->\n\n{run(match[1])}\n\n<!-- end -->"
+
+    return _RENDERED.sub(rendered, _BLOCK.sub(block, text))
 
 
 def commands(text: str) -> list[str]:
     """The subcommands that the document runs."""
-    return [line.split()[2] for block in _BLOCK.findall(text) for line in block.splitlines() if line.startswith("$ blockcalc")]
+    shown = [line[2:] for block in _BLOCK.findall(text) for line in block.splitlines() if line.startswith("$ blockcalc")]
+    return [command.split()[1] for command in (*shown, *_RENDERED.findall(text))]
 
 
 if __name__ == "__main__":
