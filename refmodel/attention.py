@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
@@ -25,7 +26,7 @@ def hidden_pairs(end: int, t: int, s: int, *, window: int | None = None, chunk: 
 
 def math(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, near: Tensor | None, far: Tensor | None, *, mask: Tensor | None,
-    scale: float, cap: float | None, sinks: Tensor | None,
+    scale: float, cap: float | None, sinks: Tensor | None, drop: Callable[[Tensor], Tensor],
 ) -> Tensor:  # fmt: skip
     """softmax(q kᵀ/√h + bias) v written out. Vaswani et al. 2017, arXiv:1706.03762, equation 1.
 
@@ -47,7 +48,7 @@ def math(
         scores = scores.masked_fill(mask, float("-inf"))
     if sinks is not None:
         scores = torch.cat((scores, sinks[:, None, None].expand(*scores.shape[:3], 1)), dim=-1)  # b n t s+1
-    weights = scores.softmax(-1)[..., : k.size(2)]  # b n t s
+    weights = drop(scores.softmax(-1)[..., : k.size(2)])  # b n t s
     out = weights @ v  # b n t u
     if far is not None:
         out = out + torch.einsum("bnts,tsu->bntu", weights, far)
@@ -83,10 +84,10 @@ def attend(
 
     if run.kernel == "math":
         mask = run.buffer(("mask", *key), hidden) if causal else None
-        written_out = partial(math, mask=mask, scale=scale, cap=cap, sinks=sinks)
+        written_out = partial(math, mask=mask, scale=scale, cap=cap, sinks=sinks, drop=run.drop)
         return run.again("selective", written_out, q, k, v, bias, near, far)
-    if cap is not None or sinks is not None or near is not None:
-        raise NotImplementedError("no flash kernel on the CPU takes a soft cap, sinks or a vector a pair")
+    if cap is not None or sinks is not None or near is not None or run.dropout != "none":
+        raise NotImplementedError("no flash kernel on the CPU takes a soft cap, sinks, a vector a pair or dropout")
     plain = bias is None and (not causal or (t == s and window is None and chunk is None))
     mask = None if plain else run.buffer(("added", *key, None if bias is None else bias.shape), added)
     return run.again("selective", partial(flash, mask=mask, scale=scale, causal=causal and plain), q, k, v)

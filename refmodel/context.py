@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -55,6 +56,9 @@ class Run:
 
     kernel: Literal["math", "flash"] = "math"
     recompute: Literal["none", "selective", "full"] = "none"
+    gated: Literal["plain", "fused"] = "plain"
+    loss: Literal["plain", "fused"] = "plain"
+    dropout: Literal["none", "noise", "mask"] = "none"
     caches: Caches | None = None
     memory: Tensor | None = None  # b m d, the encoder's output
     tokens: Tensor | None = None  # b t, what the embedding looked up
@@ -87,6 +91,12 @@ class Run:
             return function(*inputs)
         out: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False)
         return out
+
+    def drop(self, x: Tensor) -> Tensor:
+        """x with a tenth of its entries set to 0 and the others scaled up: by noise as wide as x, or by a boolean mask."""
+        if self.dropout == "none":
+            return x
+        return torch.native_dropout(x, 0.1, True)[0] if self.dropout == "mask" else F.dropout(x, 0.1)
 
     def last(self, owner: nn.Module, x: Tensor) -> Tensor | None:
         """The vector (b 1 d) before x (b t d) that *owner* left in the cache, if there is one; x's last takes its place."""

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from .context import Caches, Run
+from .fused import CrossEntropy
 from .model import Model
 
 Pass = Callable[[Run], Tensor]
@@ -48,7 +49,8 @@ def loss(model: Model, b: int, t: int, source: int | None = None) -> Pass:
         for logits in model.outputs(ids, run, origin):
             rows = logits.flatten(0, -2)  # b·t v
             run.places.append("loss")
-            losses.append(F.cross_entropy(rows, torch.randint(rows.size(-1), (len(rows),))))
+            targets = torch.randint(rows.size(-1), (len(rows),))
+            losses.append(F.cross_entropy(rows, targets) if run.loss == "plain" else CrossEntropy.apply(rows, targets))
         return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
     return step

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .context import Run
+from .fused import Gate
 
 Function = Callable[[Tensor], Tensor]
 
@@ -32,6 +33,12 @@ FUNCTIONS: dict[str, Function] = {
     "sigmoid": torch.sigmoid,
     "relu_squared": relu_squared,
 }
+
+
+def gated(run: Run | None, product: Callable[[Tensor, Tensor], Tensor], gate: Tensor, up: Tensor) -> Tensor:
+    """product(gate, up) by the kernel of the run."""
+    out: Tensor = product(gate, up) if run is None or run.gated == "plain" else Gate.apply(product, gate, up)
+    return out
 
 
 class MLP(nn.Module):
@@ -60,9 +67,16 @@ class GatedMLP(nn.Module):
         self.up = nn.Linear(d, f, bias=bias)
         self.down = nn.Linear(f, d, bias=bias)
 
+    def product(self, gate: Tensor, up: Tensor) -> Tensor:
+        """act(gate) ⊙ up (… f)."""
+        return self.act(gate) * up
+
     def forward(self, x: Tensor, run: Run | None = None) -> Tensor:
         """x (… d) to (… d)."""
-        hidden = self.act(self.gate(x)) * self.up(x)  # … f
+        if run is None or run.gated == "plain":
+            hidden = self.act(self.gate(x)) * self.up(x)  # … f
+        else:
+            hidden = Gate.apply(self.product, self.gate(x), self.up(x))  # … f
         out: Tensor = self.down(hidden)  # … d
         return out
 
@@ -77,10 +91,13 @@ class ClampedGatedMLP(nn.Module):
         self.up = nn.Linear(d, f, bias=bias)
         self.down = nn.Linear(f, d, bias=bias)
 
+    def product(self, gate: Tensor, up: Tensor) -> Tensor:
+        """(u + 1) ⊙ g σ(αg) of what is clamped (… f)."""
+        gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)
+        return (up + 1) * (gate * torch.sigmoid(self.alpha * gate))
+
     def forward(self, x: Tensor, run: Run | None = None) -> Tensor:
         """x (… d) to (… d)."""
-        gate = self.gate(x).clamp(max=self.limit)  # … f
-        up = self.up(x).clamp(-self.limit, self.limit)  # … f
-        hidden = (up + 1) * (gate * torch.sigmoid(self.alpha * gate))  # … f
+        hidden = gated(run, self.product, self.gate(x), self.up(x))  # … f
         out: Tensor = self.down(hidden)  # … d
         return out

@@ -50,7 +50,7 @@ class Embedding(nn.Module):
             x = self.norm(x)
         if self.smear is not None:
             x = self.smear(x, run)
-        return self.project(x) if self.project is not None and self.project_last else x  # b t d
+        return run.drop(self.project(x) if self.project is not None and self.project_last else x)  # b t d
 
 
 class Stack(nn.Module):

@@ -60,10 +60,10 @@ class MoE(nn.Module):
         tokens = order // self.a  # b·t·a
         counts = self.rows_of(chosen)
         parts = x.flatten(0, 1)[tokens].split(counts)  # e of (rows, d)
-        done = [expert(part) for expert, part in zip(self.experts, parts, strict=True) if len(part)]
+        done = [expert(part, run) for expert, part in zip(self.experts, parts, strict=True) if len(part)]
         rows = torch.cat(done) * weights.flatten()[order, None]  # b·t·a d
         out = torch.zeros_like(x).flatten(0, 1).index_add(0, tokens, rows).view_as(x)  # b t d
         if self.shared is None:
             return out
-        shared = self.shared(x)  # b t d
+        shared = self.shared(x, run)  # b t d
         return out + (shared if self.shared_gate is None else shared * torch.sigmoid(self.shared_gate(x)))

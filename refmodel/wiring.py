@@ -26,7 +26,7 @@ class Residual(nn.Module):
         if self.before is not None:
             x = self.before(x)
         x = self.branch(x, run)
-        return x if self.after is None else self.after(x)
+        return run.drop(x if self.after is None else self.after(x))
 
     def forward(self, x: Tensor, run: Run) -> Tensor:
         """x (b t d) to (b t d)."""

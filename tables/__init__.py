@@ -33,3 +33,35 @@ def published() -> tuple[dict[str, Any], ...]:
         for table in found["tables"]
         for row in table["rows"]
     )
+
+
+@cache
+def measured_memory() -> dict[str, Any]:
+    """Memory of public runs as their authors print it: ``training`` and ``serving`` rows, the ``sources`` and ``models`` that
+    they name, and what is ``left_out``, with the reason. ``beyond`` says why a row is not computed."""
+    found: dict[str, Any] = _read("measured_memory.json")
+    return found
+
+
+@cache
+def measured_speed() -> tuple[dict[str, Any], ...]:
+    """Speeds of public runs as their authors print them, one a row, with what its table says of all of them.
+
+    Of a table's *eligible* rows (their settings printed, and such as are counted here) every *every*-th is taken, in the
+    order of the print: the smallest odd number that leaves twelve at most. ``config`` holds the model's fields where it is no
+    preset; ``assumed`` says what is not printed.
+    """
+    found = _read("measured_speed.json")
+    models = _read("published.json")["models"] | found["models"]
+    rows = ({**table, **row} for table in found["tables"] for row in table["rows"])
+    return tuple({name: row[name] for name in row if name != "rows"} | {"config": models.get(row["model"])} for row in rows)
+
+
+@cache
+def machines() -> dict[str, dict[str, Any]]:
+    """Accelerators, ``machines``: every figure with its source, what other sources say of it, and what to beware of.
+
+    ``sources`` are the sources by the names that the figures give. Rates are a second, in one direction, of dense products.
+    """
+    found: dict[str, dict[str, Any]] = _read("machines.json")
+    return found

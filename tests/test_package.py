@@ -14,9 +14,9 @@ from blockcalc.cli import COMMANDS
 HOME = Path(blockcalc.__file__).parent
 
 ORDER = [
-    "errors", "dims", "tensor", "recorder", "rules", "tape", "budget", "convention", "blocks", "model", "heads", "freedom",
-    "catalogue",
-    "readers", "text", "symbolic", "explain", "compiled", "claims", "cli",
+    "errors", "dims", "declare", "tensor", "recorder", "rules", "tape", "budget", "convention", "blocks", "model",
+    "heads", "freedom", "catalogue", "readers", "text", "tidy", "quantities", "symbolic",
+    "breakdown", "explain", "inverse", "whole", "compiled", "exports", "claims", "plots", "plan", "comparisons", "report", "cli",
 ]  # fmt: skip
 """A module of the engine imports only what stands before it."""
 

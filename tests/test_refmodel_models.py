@@ -176,3 +176,17 @@ def test_active_parameters_are_those_that_one_token_gives_a_gradient_to(name):
         inputs = measure.inputs(twin, 1, 2, 1)
     active = MODELS[name].budget(Step.forward(1, 1)).parameters().active
     assert active == measure.active_parameters(twin, lambda run: sum(twin.outputs(inputs[0], run, inputs[1])))
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@pytest.mark.parametrize("dropout", ["noise", "mask"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["GPT-2", "Llama", "BERT", "T5", "Gemma 2"])
+def test_dropout_keeps_noise_or_a_mask(name, dtype, dropout, recompute):
+    torch.manual_seed(0)
+    twin = build(MODELS[name]).to(DTYPES[dtype])
+    kept = MODELS[name].budget(Step.train(B, T, SOURCE), Kernels(dropout=dropout), recompute).activations(widths(dtype))
+    run = Run(dropout=dropout, recompute=recompute)
+    saved = measure.saved(measure.loss(twin, B, T, SOURCE), twin.parameters(), run)
+    assert (kept.bytes, kept.per_layer, kept.buffers, kept.loss, kept.rest) == saved
+    assert kept.bytes > MODELS[name].budget(Step.train(B, T, SOURCE), None, "full").activations(widths(dtype)).bytes

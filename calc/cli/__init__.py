@@ -19,11 +19,25 @@ COMMANDS = {
     "kv": "Size the KV cache at a context, by kind of layer.",
     "activations": "Size what autograd keeps between forward and backward.",
     "budget": "All of these at once.",
-    "compare": "Models side by side.",
+    "memory": "Size what one device of a parallel run holds, by part and by pipeline rank.",
+    "comm": "List every collective of a step, with its bytes.",
+    "fit": "Does it fit, what is missing, the largest batch or context, the fewest devices, which machines and formats.",
+    "plan": "Search the layout that trains fastest or serves best on so many devices.",
+    "train": "A training run: memory, time by phase, MFU, days, energy, cost, compute-optimal sizes.",
+    "serve": "Serving: time to first token, time per token, tokens a second, concurrency, cost.",
+    "mfu": "Read a measured speed as utilization, under every convention.",
+    "compare": "Models or blocks side by side.",
+    "table": "Draw a comparison table: attention, feed-forward, positions, mixtures, KV caches, conventions …",
+    "plot": "Draw pictures of models, in the terminal or as PNG or SVG files.",
+    "report": "Write an HTML page of a model: tables, typeset formulas, pictures, inputs that recompute them.",
     "formula": "Print the closed form of a quantity of a model or a block.",
-    "explain": "Show, component by component, the formula, the numbers put in, the value and the source.",
+    "explain": "Show the tree of components: formula, numbers put in, value, share, rule and paper of each.",
+    "sweep": "Compute quantities over a grid of models, sizes, steps and layouts, into a file.",
+    "solve": "Turn a formula round: for what size is a quantity a number, at most one, or equal to another.",
     "verify": "Hold blocks or models against their torch twins, in every quantity.",
+    "checkpoint": "Read a checkpoint's header: bytes by type, parameters, and whether they are a model's.",
     "bench": "Predict how long blocks take on this machine, and time their torch twins.",
+    "machines": "List accelerators, or show one with its sources: dense rates, memory, links.",
     "claims": "List what three articles say of the block, each with its verdict; or show one in full.",
     "models": "List the presets.",
     "blocks": "List the blocks.",
@@ -85,6 +99,6 @@ def main() -> None:
     """Exact budgets of transformers: parameters, FLOPs, activation memory, KV cache, and the formulas they come from.
 
     MODEL is a preset's name (blockcalc models), a path to a config.json or to its folder, or a block's name
-    (blockcalc blocks). Exit code 0: done; 1: a comparison with torch differs; 2: the input was refused, with one line that
+    (blockcalc blocks). Exit code 0: done; 1: the answer is no; 2: the input was refused, with one line that
     says why.
     """

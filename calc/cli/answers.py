@@ -8,7 +8,7 @@ from typing import Any
 from ..budget import Budget, Policy, widths
 from ..errors import InputError
 from ..tables.table import Column, Table
-from ..tensor import Step
+from ..tensor import Kernels, Step
 
 MOST_PRINTED_LAYERS = 12
 
@@ -27,6 +27,17 @@ def describe(step: Step) -> dict[str, Any]:
 def in_words(facts: Mapping[str, Any]) -> str:
     """``batch 1, seq 2048``."""
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items())
+
+
+def kernels(chosen: Kernels) -> dict[str, str]:
+    """Which kernel of each kind."""
+    return {name: getattr(chosen, name) for name in ("attention", "norm", "gated", "loss", "dropout")}
+
+
+def in_kernels(chosen: Kernels) -> str:
+    """``attention flash; loss fused``: that of attention, and those that are not the plain ones."""
+    plain = kernels(Kernels())
+    return "; ".join(f"{name} {one}" for name, one in kernels(chosen).items() if name == "attention" or one != plain[name])
 
 
 def params(budget: Budget) -> tuple[dict[str, Any], list[Table]]:
@@ -54,7 +65,7 @@ def flops(budget: Budget, convention: str) -> tuple[dict[str, Any], list[Table]]
     rows = [(name, value) for name, value in counts.items() if value is not None]
     table = Table(
         "FLOPs", (Column("pass"), Column("FLOPs", "flops")), (*rows, ("multiply-adds in the total", found.macs)),
-        (f"{in_words(describe(budget.step))}; attention {budget.kernels.attention}; recompute {budget.recompute}",
+        (f"{in_words(describe(budget.step))}; {in_kernels(budget.kernels)}; recompute {budget.recompute}",
          f"convention {named.name}: {named.formula}; {named.counts}"),
     )  # fmt: skip
     about = {"name": named.name, "formula": named.formula, "counts": named.counts, "source": named.source}
@@ -87,7 +98,7 @@ def activations(budget: Budget, dtype: str) -> tuple[dict[str, Any], list[Table]
         "activations", (Column("kept for backward"), Column("bytes", "bytes")),
         (*layers, ("all layers", sum(found.per_layer)), ("outside the layers", found.rest), ("loss", found.loss),
          ("buffers: rotary tables, masks", found.buffers), ("total", found.bytes)),
-        (f"{in_words(describe(step))}; {dtype}; attention {budget.kernels.attention}; recompute {budget.recompute}",),
+        (f"{in_words(describe(step))}; {dtype}; {in_kernels(budget.kernels)}; recompute {budget.recompute}",),
     )  # fmt: skip
     listing = Table(
         "kept by", (Column("operation"), Column("bytes", "bytes")), tuple(tuple(part.values()) for part in components)

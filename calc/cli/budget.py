@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ..tensor import Kernels
-from . import answers, options
+from . import answers, options, runs
 
 
 @click.command("budget")
@@ -20,14 +20,15 @@ from . import answers, options
 @options.convention
 @options.dtype
 @options.kv_dtype
-@options.attention
+@runs.kernels
 @options.head
 @options.policy
 @options.recompute
 @options.output
 def command(
     model: str, changes: tuple[str, ...], batch: int, seq: int, mode: str, context: int | None, encoder_seq: int | None,
-    convention: str, dtype: str, kv_dtype: str | None, attention: str, head: str, policy: Any, recompute: Any, form: str | None,
+    convention: str, dtype: str, kv_dtype: str | None, kernels: Kernels, head: str, policy: Any, recompute: Any,
+    form: str | None,
 ) -> None:  # fmt: skip
     """All of it at once: parameters, FLOPs, KV cache at the context, activations of a training step of the same size.
 
@@ -38,7 +39,6 @@ def command(
     subject = options.subject(model, changes)
     step = options.step(mode, batch, seq, context, encoder_seq, head)
     options.check_encoder_seq(subject, encoder_seq)
-    kernels = Kernels(attention=attention)  # type: ignore[arg-type]
     found, tables = everything(subject, step, kernels, convention, dtype, kv_dtype or dtype, policy, recompute)
     options.warn_beyond_table(subject, step.s)
     options.emit(form, found, *tables)
@@ -61,5 +61,5 @@ def everything(
     found: dict[str, Any] = {"model": subject.name, "step": answers.describe(budget.step)}
     for data, _ in parts:
         found.update(data if "activations" not in data else {"activations": data["activations"]})
-    found |= {"dtype": dtype, "kv_dtype": kv_dtype, "policy": policy, "attention": kernels.attention, "recompute": recompute}
+    found |= {"dtype": dtype, "kv_dtype": kv_dtype, "policy": policy, **answers.kernels(kernels), "recompute": recompute}
     return found | {"memory": None, "verdict": None}, [tables[0] for _, tables in parts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..tensor import Kernels
-from . import answers, options
+from . import answers, options, runs
 
 
 @click.command("flops")
@@ -16,14 +16,14 @@ from . import answers, options
 @options.context
 @options.encoder_seq
 @options.convention
-@options.attention
+@runs.kernels
 @options.head
 @options.recompute
 @options.lora
 @options.output
 def command(
     model: str, changes: tuple[str, ...], batch: int, seq: int, mode: str, context: int | None, encoder_seq: int | None,
-    convention: str, attention: str, head: str, recompute: str, lora: str | None, form: str | None,
+    convention: str, kernels: Kernels, head: str, recompute: str, lora: str | None, form: str | None,
 ) -> None:  # fmt: skip
     """Count the FLOPs of a forward pass, a prefill, a decode step or a training step.
 
@@ -35,7 +35,7 @@ def command(
     subject = options.subject(model, changes)
     step = options.step(mode, batch, seq, context, encoder_seq, head)
     options.check_encoder_seq(subject, encoder_seq)
-    budget = subject.budget(step, Kernels(attention=attention), recompute, lora)  # type: ignore[arg-type]
+    budget = subject.budget(step, kernels, recompute, lora)
     found, tables = answers.flops(budget, convention)
     options.warn_beyond_table(subject, step.s)
     options.emit(form, {"model": subject.name, "step": answers.describe(budget.step), **found}, *tables)

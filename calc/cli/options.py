@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -40,6 +40,8 @@ output = _stack(
     click.option("--json", "form", flag_value="json", help="One JSON object, integers exact."),
     click.option("--csv", "form", flag_value="csv", help="Comma-separated values."),
     click.option("--markdown", "form", flag_value="markdown", help="A Markdown table."),
+    click.option("--latex", "form", flag_value="latex", help="A LaTeX table with booktabs' rules."),
+    click.option("--html", "form", flag_value="html", help="An HTML table."),
 )
 batch = click.option("--batch", default=1, show_default=True, metavar="B", help="Sequences in the batch.")
 seq = click.option("--seq", default=2048, show_default=True, metavar="T",
@@ -54,6 +56,17 @@ dtype = click.option(
 kv_dtype = click.option("--kv-dtype", default=None, metavar="TYPE", help="Type of the cache, where it is not --dtype.")
 attention = click.option("--attention", type=click.Choice(["math", "flash"]), default="math", show_default=True,
                          help="math writes the scores out, flash does not.")  # fmt: skip
+kernels = _stack(
+    attention,
+    click.option("--norm", type=click.Choice(["composed", "fused"]), default="composed", show_default=True,
+                 help="RMSNorm out of elementary operations, or one kernel."),
+    click.option("--gated", type=click.Choice(["plain", "fused"]), default="plain", show_default=True,
+                 help="A gated feed-forward's product written out, or one kernel that keeps gate and up."),
+    click.option("--loss", type=click.Choice(["plain", "fused"]), default="plain", show_default=True,
+                 help="Cross entropy written out, or one kernel that writes the gradient over the logits."),
+    click.option("--dropout", type=click.Choice(["none", "noise", "mask"]), default="none", show_default=True,
+                 help="Dropout in training, and what it keeps: noise as wide as its input, or a byte an element."),
+)  # fmt: skip
 recompute = click.option("--recompute", type=click.Choice(["none", "selective", "full"]), default="none", show_default=True,
                          help="Run again backward: nothing, the core attention, each layer.")  # fmt: skip
 policy = click.option("--policy", type=click.Choice(["minimal", "transformers", "static", "unified"]), default="minimal",
@@ -66,6 +79,11 @@ head = click.option("--head", type=click.Choice(["all", "last"]), default="all",
                     help="Logits of every position, or of the last only.")  # fmt: skip
 lora = click.option("--lora", default=None, metavar="R:NAMES",
                     help="Freeze all but adapters of rank R on linears of these names: 16:q,v or 8:gate,up,down.")  # fmt: skip
+
+
+def make_kernels(given: Mapping[str, Any]) -> Kernels:
+    """The kernels that the options describe."""
+    return Kernels(**{name: given[name] for name in ("attention", "norm", "gated", "loss", "dropout")})
 
 
 def adapters(text: str | None) -> Adapters | None:
@@ -116,7 +134,7 @@ def subject(name: str, texts: Sequence[str]) -> Subject:
     from ..readers import load
 
     changes = changes_of(texts)
-    if _is_block(name):
+    if is_block(name):
         from ..catalogue import BLOCKS
 
         component, width = BLOCKS[name].build(changes)
@@ -124,7 +142,7 @@ def subject(name: str, texts: Sequence[str]) -> Subject:
     return Subject(name, load(name, changes), None)
 
 
-def _is_block(name: str) -> bool:
+def is_block(name: str) -> bool:
     """A preset of the same name wins, and a preset needs no block imported."""
     from ..tables import presets
 
@@ -181,13 +199,20 @@ def check_encoder_seq(subject: Subject, encoder_seq: int | None) -> None:
 
 def emit(form: str | None, data: Any, *tables: Any) -> None:
     """Print the object as JSON, or the tables in the form asked for."""
-    if form == "json":
-        click.echo(json.dumps(data, ensure_ascii=False))
+    if form is not None:
+        click.echo(written(form, data, *tables), nl=False)
         return
-    from ..tables import table as forms
+    from ..tables.table import print_table
 
-    for index, table in enumerate(tables):
-        if form is None:
-            forms.print_table(table)
-        else:
-            click.echo(("\n" if index else "") + (forms.as_csv if form == "csv" else forms.as_markdown)(table), nl=False)
+    for table in tables:
+        print_table(table)
+
+
+def written(form: str, data: Any, *tables: Any) -> str:
+    """The object as JSON, or the tables in another form, as text."""
+    if form == "json":
+        return json.dumps(data, ensure_ascii=False) + "\n"
+    from ..tables import markup, table
+
+    forms = {"csv": table.as_csv, "markdown": table.as_markdown, "latex": markup.as_latex, "html": markup.as_html}
+    return "\n".join(map(forms[form], tables))

@@ -1,0 +1,218 @@
+"""Options of what runs where: a machine and how many of it, memory that stays free, what of the peaks is attained."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fractions import Fraction
+from math import isfinite
+from typing import Any, NamedTuple
+
+import click
+
+from ..dims import check_sizes
+from ..errors import InputError
+from ..model import Model
+from ..plan.costs import Counting
+from ..plan.efficiency import MEASURED, PROFILES, PUBLISHED, Efficiency
+from ..plan.fit import nbytes
+from ..plan.layout import Layout
+from ..plan.machine import Machine, Peaks, machine
+from ..plan.panel import runnable
+from ..plan.roofline import Setup
+from ..tensor import Kernels
+from . import options, runs
+
+NONE_FITS = "no layout of {} devices fits: ask 'blockcalc fit --devices', or give a layout to see what is missing"
+FACTORS = ("compute", "memory", "link", "launch", "latency")
+
+
+class Place(NamedTuple):
+    """Devices and the bytes that each may hold."""
+
+    machine: Machine
+    count: int | None
+    reserve: str
+
+    @property
+    def available(self) -> int:
+        """The driver's memory, less what stays free."""
+        return self.free(self.machine)
+
+    def free(self, machine: Machine) -> int:
+        """The same of another machine."""
+        return machine.memory_bytes - nbytes("--reserve", self.reserve, machine.memory_bytes)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """As they stand beside each number."""
+        reserve = nbytes("--reserve", self.reserve, self.machine.memory_bytes)
+        return {"name": self.machine.name, "memory": self.machine.memory_bytes, "reserve": reserve, "available": self.available}
+
+    @property
+    def words(self) -> str:
+        """The same as a line."""
+        facts = self.facts
+        return f"{facts['name']}: {facts['memory']:,} bytes a device, {facts['reserve']:,} of them kept free"
+
+
+def make_place(given: runs.Given) -> Place:
+    """The machine that the options name. Raises InputError for more kept free than there is."""
+    check_sizes("--count", count=given["count"])
+    return checked(Place(machine(given["gpu"]), given["count"], given["reserve"]))
+
+
+def checked(place: Place) -> Place:
+    """Refuse to keep all of the memory free."""
+    if place.available < 1:
+        raise InputError(f"--reserve {place.reserve}: leaves nothing of {place.machine.memory_bytes} bytes")
+    return place
+
+
+def make_room(given: runs.Given) -> Place:
+    """The machine, or devices of so much memory alone: eight joined by links, and a network between servers."""
+    if (given["gpu"] is None) == (given["memory"] is None):
+        raise InputError("give --gpu NAME, or --memory SIZE, what a device has")
+    if given["gpu"] is not None:
+        return make_place(given)
+    check_sizes("--count", count=given["count"])
+    size = max(1, nbytes("--memory", given["memory"]))
+    any_rate = {"bandwidth": 1, "link": 1, "network": 1}  # no time is told
+    device = Machine(name=given["memory"], peaks=Peaks(bf16=1), memory_bytes=size, domain=8, node=8, **any_rate)
+    return checked(Place(device, given["count"], given["reserve"]))
+
+
+_COUNT = click.option("--count", type=int, default=None, metavar="N", help="Devices in all; those of the layout unless given.")
+_RESERVE = click.option(
+    "--reserve", default="0", show_default=True, metavar="BYTES|%", help="Memory of a device that stays free: 2GiB, 5%."
+)
+place = runs.gathered(
+    "place", make_place,
+    click.option("--gpu", required=True, metavar="NAME", help="A machine (blockcalc machines), or a TOML file of your own."),
+    _COUNT, _RESERVE,
+)  # fmt: skip
+room = runs.gathered(
+    "place", make_room,
+    click.option("--gpu", default=None, metavar="NAME", help="A machine (blockcalc machines), or a TOML file of your own."),
+    click.option("--memory", default=None, metavar="SIZE", help="A device's memory, in place of a machine: 24GiB."),
+    _COUNT, _RESERVE,
+)  # fmt: skip
+
+
+# -- kernels -----------------------------------------------------------------------------------------------------------
+
+kernels = options._stack(
+    click.option("--attention", type=click.Choice(["flash", "math"]), default="flash", show_default=True,
+                 help="flash keeps scores on chip; where it is not declared for the model, math, which is said."),
+    click.option("--norm", type=click.Choice(["fused", "composed"]), default="fused", show_default=True,
+                 help="RMSNorm in one kernel, or out of elementary operations."),
+    click.option("--gated", type=click.Choice(["plain", "fused"]), default="plain", show_default=True,
+                 help="A gated feed-forward's product written out, or one kernel that keeps gate and up."),
+    click.option("--loss", type=click.Choice(["plain", "fused"]), default="plain", show_default=True,
+                 help="Cross entropy written out, or one kernel that writes the gradient over the logits."),
+    click.option("--dropout", type=click.Choice(["none", "noise", "mask"]), default="none", show_default=True,
+                 help="Dropout in training, and what it keeps: noise as wide as its input, or a byte an element."),
+)  # fmt: skip
+"""As ``options.kernels``, with what engines run on accelerators where nothing is said."""
+
+
+def settled(model: Model, chosen: Kernels) -> tuple[Kernels, tuple[str, ...]]:
+    """The kernels that the model has. Raises UndefinedError where flash was asked for and is not declared."""
+    found, why = runnable(model, chosen)
+    source = click.get_current_context().get_parameter_source("attention")
+    if why and source is click.core.ParameterSource.COMMANDLINE:
+        model.budget(options.step("forward", 1, 1, None), chosen)
+    return found, (f"attention math, its scores counted: {why}",) if why else ()
+
+
+# -- time --------------------------------------------------------------------------------------------------------------
+
+efficiency = click.option(
+    "--efficiency", default=None, metavar="PROFILE|NAME=X,…",
+    help="Attained fractions of the peaks, compute, memory and link, and seconds, launch (a kernel) and latency (a hop):"
+         " compute=.6,memory=.8; or a profile, measured (unless given) or published. Printed with their sources.",
+)  # fmt: skip
+fused = click.option("--fused", is_flag=True, help="Elementwise lines move nothing, as when compilers fuse them.")
+price = click.option("--price", default=None, metavar="X", help="Of a device hour, in any currency.")
+overhead = click.option("--pue", default="1", show_default=True, metavar="X", help="What a building draws over its devices.")
+
+
+def attained(text: str | None, machine: Machine) -> Efficiency:
+    """A profile's efficiency on the machine, or the published one with the factors that are given by hand."""
+    if text is None or text in PROFILES:
+        return Efficiency.of(machine, PROFILES[text] if text else MEASURED)
+    given: dict[str, Any] = {}
+    for part in text.split(","):
+        name, sign, value = part.partition("=")
+        if not sign or name.strip() not in FACTORS:
+            raise InputError(
+                f"--efficiency {part}: expected {' or '.join(PROFILES)}, or NAME=X of {', '.join(FACTORS)},"
+                " as in compute=.6,memory=.8"
+            )
+        given[name.strip()] = number("--efficiency", value)
+    return replace(Efficiency.of(machine, PUBLISHED), profile=None, **given)
+
+
+def setup(place: Place, layout: Layout, efficiency: str | None, fused: bool, counting: Counting | None = None) -> Setup:
+    """What runs where."""
+    counting = (counting or Counting())._replace(fused=fused)
+    return Setup(place.machine, layout, counting, attained(efficiency, place.machine))
+
+
+def assumed(setup: Setup) -> tuple[str, ...]:
+    """What a time rests on, as lines below it."""
+    fused = "nothing, as fused" if setup.counting.fused else "their tensors"
+    return (
+        *setup.attained.notes(),
+        "Lower bound: the longest of compute, memory and links at their peaks, all at once. Estimate: line by line at the"
+        f" fractions above; elementwise lines move {fused}.",
+    )
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+_LETTERS = {"": 0, "k": 3, "M": 6, "G": 9, "B": 9, "T": 12, "P": 15, "E": 18}
+_NUMBER = re.compile(r"(\d{1,20})(?:\.(\d{1,12}))?([kMGBTPE]?)", re.ASCII)
+
+
+def count(option: str, text: str) -> int:
+    """A whole number, with an SI letter (or B for a billion) or without: 15T, 1.4T, 300B."""
+    found = _NUMBER.fullmatch(text.strip())
+    value = Fraction(f"{found[1]}.{found[2] or 0}") * 10 ** _LETTERS[found[3]] if found else Fraction(0)
+    if value.denominator != 1 or not 1 <= value <= 10**24:
+        raise InputError(f"{option} {text}: expected a whole number such as 15T, 300B or 1000000")
+    return int(value)
+
+
+def number(option: str, text: str, most: float = 1e30) -> float:
+    """A number from 0."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not isfinite(found) or not 0 <= found <= most:
+        raise InputError(f"{option} {text}: expected a number from 0")
+    return found
+
+
+def amount(option: str, text: str) -> float:
+    """A number above 0, with an SI letter or without."""
+    letter = text[-1:] if text[-1:] in _LETTERS else ""
+    found = number(option, text.removesuffix(letter)) * 10.0 ** _LETTERS[letter]
+    if found <= 0:
+        raise InputError(f"{option} {text}: expected a number above 0")
+    return found
+
+
+def priced(price: str | None, pue: str) -> tuple[float | None, float]:
+    """The price of a device hour, and the building's overhead."""
+    return None if price is None else number("--price", price), number("--pue", pue)
+
+
+def devices(place: Place, layout: Layout) -> Layout | None:
+    """The layout that is asked about; None where the number of devices alone is given, and a layout is to be found."""
+    if place.count in (None, layout.devices):
+        return layout
+    if layout == Layout():
+        return None
+    raise InputError(f"--count {place.count}: the layout has {layout.devices} devices, tp · cp · pp · dp")

@@ -1,0 +1,122 @@
+"""``blockcalc plan``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from ..errors import InputError
+from ..plan.costs import Counting
+from ..plan.deploy import Service, deploy
+from ..plan.layout import Layout
+from ..plan.layouts import Wanted
+from ..plan.search import Task, search
+from . import capacity, options, plans, runs, works
+
+LOSERS = 3
+
+
+
+def _wanted(given: runs.Given) -> Wanted:
+    names = ("tp", "pp", "dp", "cp", "ep", "etp", "zero", "chunks")
+    return Wanted(**{name: given[name] for name in names}, sequence=given["sp"])
+
+
+def _fixed(name: str, what: str) -> Any:
+    return click.option(f"--{name}", type=click.IntRange(min=1), default=None, metavar="N", help=f"Only this number of {what}.")
+
+
+@click.command("plan")
+@options.model
+@capacity.place
+@runs.gathered(
+    "given", dict,
+    click.option("--train", "mode", flag_value="train", default="train", help="The shortest training step (the default)."),
+    click.option("--serve", "mode", flag_value="serve", help="Most tokens a second, within a latency if given."),
+    works.batch, *works.of_training, *works.of_serving, works.dtype, capacity.kernels,
+    click.option("--latency", "goal", flag_value="latency", help="In serving: the lowest latency, not most tokens a second."),
+    click.option("--within", default=None, metavar="SECONDS", help="In serving: what an output token may take."),
+    click.option("--first", default=None, metavar="SECONDS", help="In serving: what the first token may take."),
+)
+@runs.gathered(
+    "wanted", _wanted,
+    _fixed("tp", "tensor-parallel ranks"), _fixed("pp", "pipeline stages"), _fixed("dp", "data-parallel ranks"),
+    _fixed("cp", "context-parallel ranks; up to 8 are tried"), _fixed("ep", "expert-parallel ranks"),
+    _fixed("etp", "tensor-parallel ranks of an expert"), _fixed("chunks", "pieces a pipeline rank holds"),
+    click.option("--zero", type=click.IntRange(0, 3), default=None, help="Only this stage of ZeRO."),
+    click.option("--sp/--no-sp", default=None, help="Only with, or only without sequence parallelism."),
+)
+@click.option("--best", default=3, type=click.IntRange(1, 20), show_default=True, metavar="N", help="How many are shown.")
+@capacity.efficiency
+@capacity.fused
+@options.output
+@click.pass_context
+def command(
+    ctx: click.Context, model: str, changes: tuple[str, ...], place: capacity.Place, given: runs.Given, wanted: Wanted,
+    best: int, efficiency: str | None, fused: bool, form: str | None,
+) -> None:  # fmt: skip
+    """Search the layout: tensor, sequence, pipeline, context, data and expert parallelism, ZeRO, microbatches, recomputation.
+
+    Prints the best and why others lose: memory that is missing by part, or the term that is slower. Exit code 1: none fits.
+
+    \b
+    blockcalc plan llama-3.1-8b --gpu h100-sxm --count 8 --batch 128 --seq 8192
+    blockcalc plan llama-3.1-405b --gpu h100-sxm --count 16384 --train --batch 2048 --seq 8192
+    blockcalc plan llama-3.1-70b --gpu h100-sxm --count 8 --serve --prompt 2048 --output 512 --within 0.05
+    blockcalc plan mixtral-8x7b --gpu a100-sxm-80 --count 4 --serve --latency --json
+    """
+    if place.count is None:
+        raise InputError("--count: how many devices are there?")
+    subject = options.subject(model, changes)
+    component = runs.padded(subject, None)
+    work = works.serving(given) if given["mode"] == "serve" else works.training(given, _batch(given))
+    kernels, notes = capacity.settled(component, work.run.kernels)
+    run: Any = replace(work.run, kernels=kernels)
+    setup = capacity.setup(place, Layout(), efficiency, fused or bool(notes), Counting(precision=run.precision))
+    with _progress() as progress:
+        if isinstance(work, works.ServingWork):
+            service = Service(
+                component, setup, place.count, work.prompt, work.prompt + work.output, run, place.available,
+                _seconds("--within", given["within"]), _seconds("--first", given["first"]), work.batch,
+                given["goal"] or "throughput", wanted,
+            )  # fmt: skip
+            answer = plans.served(subject.name, place, service, deploy(service, best, progress), LOSERS, notes)
+        else:
+            for option in ("goal", "within", "first"):
+                if given[option] is not None:
+                    raise InputError(f"--{'latency' if option == 'goal' else option}: an option of --serve")
+            wanted = wanted._replace(microbatch=work.microbatch, recompute=work.recompute)  # type: ignore[arg-type]
+            task = Task(component, setup, place.count, work.batch, run, place.available, wanted)
+            answer = plans.trained(subject.name, place, task, search(task, best, LOSERS, progress), notes)
+    options.emit(form, answer.data, *answer.tables)
+    ctx.exit(0 if answer.yes else 1)
+
+
+def _batch(given: runs.Given) -> int:
+    if given["batch"] is None:
+        raise InputError("--batch: how many sequences has a step of all devices?")
+    return int(given["batch"])
+
+
+def _seconds(option: str, text: str | None) -> float | None:
+    return None if text is None else capacity.amount(option, text)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on standard error, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with click.progressbar(length=1, label="layouts", file=sys.stderr) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.length = total
+            bar.update(max(0, done - bar.pos))
+
+        yield show

@@ -1,0 +1,146 @@
+"""What plans answer, as JSON objects and as tables; and the options of a run, which is a training's or a serving's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from ..errors import InputError
+from ..plan import memory as plans
+from ..plan.collectives import Collective
+from ..plan.layout import Layout
+from ..plan.memory import Held, Serving, Training
+from ..plan.optimizers import OPTIMIZERS, Optimizer
+from ..plan.precision import FORMATS, Precision, named
+from ..tables.table import Column, Table
+from ..tensor import Step
+from . import answers, options, runs
+
+
+def make_run(given: runs.Given) -> Training | Serving:
+    """The run that the options describe."""
+    kernels = options.make_kernels(given)
+    precision = Precision.of(named(given["quant"] or given["dtype"]), named(given["dtype"]))
+    if given["kv_dtype"] is not None:
+        precision = replace(precision, key_value=named(given["kv_dtype"]))
+    if given["mode"] == "serve":
+        _only(given, "training", "lora", "optimizer", "microbatches")
+        context = given["seq"] if given["context"] is None else given["context"]
+        step = options.step("prefill", given["batch"], given["prefill"] or context, context)
+        return Serving(step=step, kernels=kernels, precision=precision, policy=given["policy"])
+    _only(given, "serving", "context", "prefill", "kv_dtype")
+    if given["quant"] is not None and given["lora"] is None:
+        raise InputError(f"--quant {given['quant']}: weights in it do not train; give --lora R:NAMES, or --dtype for all")
+    return Training(
+        step=options.step("train", given["batch"], given["seq"], None), microbatches=given["microbatches"] or 1,
+        kernels=kernels, recompute=given["recompute"], optimizer=_optimizer(given["optimizer"] or "adamw-mixed"),
+        precision=precision, adapters=options.adapters(given["lora"]),
+    )  # fmt: skip
+
+
+def _only(given: runs.Given, of: str, *names: str) -> None:
+    for name in names:
+        if given[name] is not None:
+            raise InputError(f"--{name.replace('_', '-')} {given[name]}: an option of {of}")
+
+
+def _optimizer(name: str) -> Optimizer:
+    if name not in OPTIMIZERS:
+        raise InputError(f"--optimizer {name}: not one of {', '.join(OPTIMIZERS)}")
+    return OPTIMIZERS[name]
+
+
+OPTIONS: tuple[Any, ...] = (
+    click.option("--train", "mode", flag_value="train", default="train", help="A training step (the default)."),
+    click.option("--serve", "mode", flag_value="serve", help="A model that answers: weights, cache, a pass."),
+    options.batch,
+    options.seq,
+    click.option("--context", type=int, default=None, metavar="S", help="Tokens in a sequence's cache, in serving."),
+    click.option("--prefill", type=int, default=None, metavar="T", help="Tokens run at once, in serving; the context unless given."),
+    click.option("--microbatches", type=int, default=None, metavar="M",
+                 help="Microbatches a data rank runs before a step of the optimizer, in training; 1 unless given."),
+    click.option("--optimizer", default=None, metavar="NAME",
+                 help=f"adamw-mixed unless given; one of {', '.join(OPTIMIZERS)}."),
+    click.option("--dtype", type=click.Choice(["fp32", "bf16", "fp16"]), default="bf16", show_default=True,
+                 help="What is computed in."),
+    click.option("--quant", default=None, metavar="FORMAT",
+                 help="Format of weights that do not train: fp8, int8, nf4, mxfp4, gguf-q4_k, gptq-4-128 …"),
+    click.option("--kv-dtype", default=None, metavar="TYPE", help="Type of the cache, where it is not --dtype."),
+    options.policy,
+    options.recompute,
+    options.lora,
+)  # fmt: skip
+run = runs.gathered("run", make_run, *OPTIONS, options.kernels)
+
+
+def held(model: Any, layout: Layout, run: Training | Serving) -> tuple[Held, ...]:
+    """What a device of each pipeline rank holds."""
+    return (plans.training if isinstance(run, Training) else plans.serving)(model, layout, run)  # type: ignore[arg-type]
+
+
+def about(layout: Layout, run: Training | Serving) -> dict[str, Any]:
+    """The run and its layout, as they stand beside each number."""
+    kernels = {name: getattr(run.kernels, name) for name in ("attention", "norm", "gated", "loss", "dropout")}
+    found: dict[str, Any] = {"layout": runs.describe(layout), "step": answers.describe(run.step), "kernels": kernels}
+    weights = {"weights": run.precision.linear.name, "computed": run.precision.activation.name}
+    if isinstance(run, Training):
+        found |= {"microbatches": run.microbatches, "recompute": run.recompute, "optimizer": run.optimizer.name}
+        return found | {"frozen": weights["weights"] if run.adapters else None, "dtype": weights["computed"]}
+    return found | weights | {"kv_dtype": run.precision.key_value.name, "policy": run.policy}
+
+
+def memory(
+    name: str, layout: Layout, run: Training | Serving, ranks: Sequence[Held]
+) -> tuple[dict[str, Any], list[Table]]:
+    """The heaviest rank by part, and every rank's total."""
+    worst = plans.heaviest(ranks)
+    facts = about(layout, run)
+    parts = [(part.replace("_", " "), size) for part, size in worst.parts.items() if size]
+    where = f"one device of pipeline rank {worst.rank}, the heaviest of {layout.pp}" if layout.pp > 1 else "one device"
+    summary = Table(f"memory of {where}", (Column("part"), Column("bytes", "bytes")), (*parts, ("total", worst.bytes)), (
+        *lines(facts), "not counted: the driver's and libraries' own memory, and what an allocator cannot use",
+    ))  # fmt: skip
+    tables = [summary]
+    if layout.pp > 1:
+        columns = Column("pipeline rank"), *(Column(part.replace("_", " "), "bytes") for part in worst.parts)
+        rows = tuple((str(one.rank), *one.parts.values(), one.bytes) for one in ranks)
+        tables.append(Table("every rank", (*columns, Column("total", "bytes")), rows))
+    data = {"bytes": worst.bytes, "rank": worst.rank, "parts": dict(worst.parts),
+            "ranks": [{"rank": one.rank, "bytes": one.bytes, "parts": dict(one.parts)} for one in ranks]}  # fmt: skip
+    return {"model": name, **facts, "memory": data}, tables
+
+
+def lines(facts: dict[str, Any]) -> tuple[str, ...]:
+    """The facts in words, one line each for the layout, the step and the rest."""
+    layout = ", ".join(f"{k} {v}" for k, v in facts["layout"].items() if v not in (1, False, 0, []) or k == "devices")
+    kernels = ", ".join(f"{k} {v}" for k, v in facts["kernels"].items())
+    rest = ", ".join(
+        f"{k.replace('_', ' ')} {v}" for k, v in facts.items() if k not in ("layout", "step", "kernels") and v is not None
+    )
+    return f"layout: {layout}", f"{answers.in_words(facts['step'])}; {rest}", f"kernels: {kernels}"
+
+
+def comm(name: str, layout: Layout, run: Training | Serving, found: Sequence[Sequence[Collective]]) -> tuple[
+    dict[str, Any], list[Table]
+]:  # fmt: skip
+    """Every collective of each pipeline rank, with the bytes of its tensor and those that a device sends."""
+    facts, widths = about(layout, run), run.precision.widths() | {"matrix": run.precision.linear.width}
+    columns = (
+        Column("collective"), Column("phase"), Column("kind"), Column("group"), Column("ranks", "size"), Column("times", "count"),
+        Column("whole tensor", "bytes"), Column("sent by a device", "bytes"),
+    )  # fmt: skip
+    tables, data = [], []
+    for rank, collectives in enumerate(found):
+        rows = tuple(
+            (one.path, one.phase, one.kind, one.group, one.ranks, one.copies, one.each(widths), one.sent(widths))
+            for one in collectives
+        )
+        sent = sum(row[-1] for row in rows)
+        title = f"pipeline rank {rank}" if layout.pp > 1 else "collectives"
+        tables.append(Table(title, columns, (*rows, ("total", *(None,) * 6, sent)), lines(facts) if rank == 0 else ()))
+        keys = ("path", "phase", "kind", "group", "ranks", "times", "tensor_bytes", "sent_bytes")
+        data.append({"rank": rank, "sent_bytes": sent, "collectives": [dict(zip(keys, row, strict=True)) for row in rows]})
+    return {"model": name, **facts, "comm": data}, tables

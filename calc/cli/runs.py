@@ -1,0 +1,99 @@
+"""Options of a parallel run, gathered into what they describe: a layout, a training run, a serving run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from ..dims import check_sizes
+from ..errors import InputError
+from ..plan.layout import Layout
+from . import options
+
+F = TypeVar("F", bound=Callable[..., Any])
+Given = Mapping[str, Any]
+
+
+def gathered(name: str, make: Callable[[Given], Any], *decorators: Callable[[F], F]) -> Callable[[F], F]:
+    """These options, which reach the command as the one argument *name* that *make* makes of their values."""
+
+    def wrap(function: F) -> F:
+        names: list[str] = []
+
+        @wraps(function)
+        def command(*args: Any, **given: Any) -> Any:
+            return function(*args, **{name: make({one: given.pop(one) for one in names})}, **given)
+
+        before = set(_params(command))
+        decorated: Any = command
+        for decorator in reversed(decorators):
+            decorated = decorator(decorated)
+        names += dict.fromkeys(param for param in _params(decorated) if param not in before)
+        return decorated  # type: ignore[no-any-return]
+
+    return wrap
+
+
+def _params(function: Any) -> list[str]:
+    return [param.name for param in getattr(function, "__click_params__", [])]
+
+
+def _ranks(name: str, what: str) -> Callable[[F], F]:
+    return click.option(f"--{name}", default=1, show_default=True, metavar="N", help=f"{what}.")
+
+
+def make_layout(given: Given) -> Layout:
+    """The layout that the options describe. Raises InputError for stages that are no list of whole numbers."""
+    text = given["stages"]
+    parts = [part.strip() for part in text.split(",")] if text else []
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise InputError(f"--stages {text}: expected layers of each stage, as in 7,8,8,9")
+    return Layout(
+        tp=given["tp"], cp=given["cp"], pp=given["pp"], dp=given["dp"], ep=given["ep"], etp=given["etp"], sequence=given["sp"],
+        chunks=given["chunks"], zero=given["zero"], stages=tuple(int(part[:9]) for part in parts),
+    )  # fmt: skip
+
+
+kernels = gathered("kernels", options.make_kernels, options.kernels)
+layout = gathered(
+    "layout", make_layout,
+    _ranks("tp", "Tensor-parallel ranks: heads, hidden units and the vocabulary are split"),
+    _ranks("pp", "Pipeline stages: the layers are split"),
+    _ranks("dp", "Data-parallel ranks; a batch is that of one"),
+    _ranks("cp", "Context-parallel ranks: the sequence is split"),
+    _ranks("ep", "Expert-parallel ranks, out of tp·cp·dp"),
+    click.option("--etp", type=int, default=None, metavar="N", help="Tensor-parallel ranks of an expert, tp unless given."),
+    click.option("--sp", is_flag=True, help="Sequence parallelism: split along the sequence what --tp leaves whole."),
+    click.option("--zero", type=click.IntRange(0, 3), default=0, show_default=True,
+                 help="Data ranks split the optimizer's states (1), the gradients (2), the weights (3: fully_shard)."),
+    _ranks("chunks", "Pieces of the model a pipeline rank holds, interleaved"),
+    click.option("--stages", default="", metavar="L,L,…", help="Layers of each stage, where they are not equally many."),
+)  # fmt: skip
+vocab_multiple = click.option(
+    "--vocab-multiple", type=int, default=None, metavar="M", help="Pad the vocabulary to a multiple of M, such as 128·tp."
+)
+
+
+def padded(subject: options.Subject, multiple: int | None) -> Any:
+    """The subject's model, its vocabulary padded. Raises InputError for a block."""
+    if subject.width is not None:
+        raise InputError(f"{subject.name} is a block; a plan is of a whole model")
+    if multiple is None:
+        return subject.component
+    check_sizes("--vocab-multiple", multiple=multiple)
+    from ..plan.stages import padded as pad
+
+    return pad(subject.component, multiple)
+
+
+def describe(layout: Layout) -> dict[str, Any]:
+    """The layout, as it stands beside each number."""
+    found: dict[str, Any] = {
+        "tp": layout.tp, "pp": layout.pp, "dp": layout.dp, "cp": layout.cp, "ep": layout.ep, "etp": layout.expert_tp,
+        "sp": layout.sequence, "zero": layout.zero, "chunks": layout.chunks, "stages": list(layout.stages),
+        "devices": layout.devices,
+    }  # fmt: skip
+    return found

@@ -1,0 +1,1 @@
+"""Plans: what each device of a parallel run holds and sends."""

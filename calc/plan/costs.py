@@ -1,0 +1,146 @@
+"""What each operation of one rank does in each phase of a step: FLOPs, and the bytes that it moves to and from memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from ..budget import Budget, Widths, storage
+from ..tensor import Line, Tensor
+from .collectives import Phase
+from .layout import Layout
+from .precision import Precision
+from .weights import Weight, weights
+
+
+class Cost(NamedTuple):
+    """One line in one phase, all its copies: FLOPs in a type (two a multiply-add), and bytes moved."""
+
+    path: str
+    phase: Phase
+    dtype: str
+    flops: int
+    nbytes: int
+    launches: int  # kernels, one a copy where anything is computed or moved
+
+
+class Counting(NamedTuple):
+    """How FLOPs and bytes are counted.
+
+    *products* is the type that linear maps and experts are computed in, that of the activations unless given. *fused*:
+    lines without multiply-adds move nothing (but for look-ups, caches and the loss), nor do the scores of queries and keys,
+    as when kernels keep them on chip; otherwise every line reads and writes its tensors. Gradients of weights have
+    *gradient* bytes, and are added to: read and written.
+    """
+
+    precision: Precision = Precision()
+    products: str | None = None
+    fused: bool = False
+    gradient: int = 4
+
+    def dtype(self, weight: Weight | None) -> str:
+        """The type in which a line with this weight multiplies."""
+        narrow = weight is not None and weight.kind in ("linear", "expert")
+        return self.products if narrow and self.products else self.precision.activation.name
+
+
+def costs(budget: Budget, counting: Counting, layout: Layout) -> Iterator[Cost]:
+    """Every line of a rank's budget (``shard``) forward, again where it is recomputed, and backward in training.
+
+    Pairs are those that the mask lets through in a flash kernel, and all in the math one. Backward a line reads the
+    gradient of what it wrote, once for each of its two products, and what it saved, and writes the gradient of what it
+    read. Of a bank of experts as many are read as the rows reach on average when they are routed evenly: e(1 − (1 − a/e)ᵀ).
+    """
+    moves = _Moves(budget, counting, layout)
+    for line in budget.lines:
+        pairs = line.visible if budget.kernels.attention == "flash" else line.pairs
+        times = 2 * line.copies * pairs
+        dtype, forward = counting.dtype(moves.first(line)), moves.forward(line)
+        phases: list[tuple[Phase, int, int]] = [("forward", line.forward, forward)]
+        if line.recomputed:
+            phases.append(("recompute", line.forward, forward))
+        if budget.step.training:
+            phases.append(("backward", line.dinput + line.dweight, moves.backward(line)))
+        for phase, work, moved in phases:
+            if work or moved:
+                yield Cost(line.path, phase, dtype, times * work, moved, line.copies)
+
+
+def compulsory(budget: Budget, counting: Counting, layout: Layout) -> int:
+    """Bytes that no fusion spares: weights once forward and once backward, their gradients written, caches read or written,
+    what autograd keeps written and read."""
+    moves = _Moves(budget, counting, layout)
+    read = sum(moves.weights(line) for line in budget.lines)
+    if budget.step.training:
+        kept = budget.activations(moves.widths)
+        written = sum(moves.gradients(line) // 2 for line in budget.lines)
+        return 2 * read + written + 2 * (int(kept.bytes) - int(kept.buffers))
+    return read + (sum(budget.cache(moves.widths).values()) if budget.step.cache else 0)
+
+
+_ALWAYS = ("lookup", "cache", "loss")
+
+
+class _Moves:
+    """Bytes that lines move."""
+
+    def __init__(self, budget: Budget, counting: Counting, layout: Layout) -> None:
+        self.counting = counting
+        self.widths: Widths = counting.precision.widths()
+        self.rows = budget.step.b * budget.step.t * layout.ep * layout.expert_tp / (layout.tp * layout.cp)
+        self.ep = layout.ep
+        self._known: Mapping[Tensor, Weight] = {weight.tensor: weight for weight in weights(budget)}
+
+    def first(self, line: Line) -> Weight | None:
+        """The line's first weight."""
+        return self._known[line.weights[0]] if line.weights else None
+
+    def forward(self, line: Line) -> int:
+        """What is read, written, and the weights."""
+        if self._stays(line):
+            return 0
+        if line.kind == "cache":  # the new positions, read and put in their places
+            return 2 * self._bytes(line, line.read) if line.written else 0
+        return self._bytes(line, line.read) + self._bytes(line, line.written) + self.weights(line)
+
+    def backward(self, line: Line) -> int:
+        """What was saved, the gradients of what was written and of what was read, and those of the weights."""
+        products = (line.dinput != 0) + (line.dweight != 0) if line.forward else 1
+        if self._stays(line) or line.kind == "cache" or not products:
+            return 0
+        moved = self._bytes(line, line.saved) + products * self._bytes(line, line.written) + self.gradients(line)
+        if line.dinput or not line.forward:
+            moved += self._bytes(line, (x for x in line.read if x.grad and x.role not in ("index", "mask")))
+        return moved + (self.weights(line) if line.dinput else 0)
+
+    def weights(self, line: Line) -> int:
+        """Those that the line reads; of a table the rows."""
+        if line.kind == "lookup":
+            return self._bytes(line, line.written)
+        precision = self.counting.precision
+        return sum(round(self._used(line, weight) * precision.nbytes(self._known[weight])) for weight in line.weights)
+
+    def gradients(self, line: Line) -> int:
+        """The gradients of its weights, read and written."""
+        if line.kind == "lookup":
+            return 2 * self._bytes(line, line.written)
+        trained = (weight for weight in line.weights if weight.grad)
+        return sum(2 * round(self._used(line, weight) * weight.numel * self.counting.gradient) for weight in trained)
+
+    def _stays(self, line: Line) -> bool:
+        """Does a fused kernel keep all of it on chip?"""
+        return self.counting.fused and not line.forward and line.kind not in _ALWAYS
+
+    def _bytes(self, line: Line, tensors: Iterable[Tensor]) -> int:
+        total = 0
+        for tensor in {storage(tensor, self.widths) for tensor in tensors}:
+            if not (self.counting.fused and "t" in tensor.axes and "s" in tensor.axes):
+                total += line.copies * tensor.numel * self.widths[tensor.role]
+        return total
+
+    def _used(self, line: Line, weight: Tensor) -> float:
+        """How many copies are read: one a layer, and of experts those that any row reaches."""
+        if line.bank == 1:
+            return int(line.copies)
+        share = weight.active / (weight.copies * self.ep)
+        return float(weight.copies * (1 - (1 - share) ** self.rows))

@@ -1,0 +1,44 @@
+"""By which terms one run is slower than another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .serving import Tokens
+from .training import StepTime
+
+NOTHING = 1e-9
+"""The share of a time below which a difference is none."""
+
+
+def terms(step: StepTime, microbatches: int) -> dict[str, float]:
+    """Seconds of a step by what they are waited for; their sum is the estimate."""
+    waits = {str(name): microbatches * seconds for name, seconds in step.microbatch.waits().items()}
+    return waits | {"pipeline bubble": step.bubble, "data ranks": step.data, "optimizer": step.optimizer}
+
+
+def longer(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    """How much longer the terms of the other are, the worst first; those left out that are not."""
+    least = NOTHING * sum(other.values())
+    found = {name: seconds - one.get(name, 0.0) for name, seconds in other.items()}
+    return dict(sorted(((name, more) for name, more in found.items() if more > least), key=lambda pair: -pair[1]))
+
+
+def slower(best: StepTime, other: StepTime, microbatches: int, others: int) -> dict[str, float]:
+    """By what a step is slower than the best, the worst first."""
+    return longer(terms(best, microbatches), terms(other, others))
+
+
+def longer_wait(best: Tokens, other: Tokens) -> dict[str, float]:
+    """By what an output token takes longer."""
+    return longer({str(name): wait for name, wait in best.time.waits().items()}, dict(other.time.waits()))
+
+
+def longer_share(best: Tokens, other: Tokens) -> dict[str, float]:
+    """By what one of all tokens takes more of the devices' time: waits over the tokens that share them."""
+    return longer(_shares(best), _shares(other))
+
+
+def _shares(found: Tokens) -> dict[str, float]:
+    tokens = found.seconds * found.per_second
+    return {str(name): wait / tokens for name, wait in found.time.waits().items()}

@@ -1,0 +1,99 @@
+"""Serving: the time to the first token, the time of each further one, and tokens a second."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ..budget import Budget
+from ..errors import InputError
+from ..model import Model
+from ..recorder import Recompute
+from ..tensor import Kernels, Step, Tensor
+from .collectives import Collective, sends
+from .layout import Layout
+from .roofline import Setup, Time, merged, roofline
+from .stages import stages
+
+SERVING = Kernels(attention="flash", norm="fused")
+"""What engines run: attention that never writes the scores, norms in one kernel."""
+
+
+def pieces(
+    model: Model, step: Step, layout: Layout, kernels: Kernels | None = None, recompute: Recompute = "none"
+) -> tuple[Budget, ...]:
+    """The whole traces of the pipeline's pieces in order, for one microbatch: of one piece the model's own."""
+    if layout.pp * layout.chunks == 1:
+        return (model.budget(step, kernels, recompute),)
+    return tuple(stage.budget(step, kernels, recompute) for stage in stages(model, layout))
+
+
+def boundaries(budgets: Sequence[Budget], layout: Layout) -> tuple[tuple[Collective, ...], ...]:
+    """What each piece sends on to the next: the stream between layers (b t d). The last sends nothing."""
+    found: list[tuple[Collective, ...]] = []
+    for index, budget in enumerate(budgets):
+        if index == len(budgets) - 1 or layout.pp == 1:
+            found.append(())
+            continue
+        found.append(sends(_stream(budgets), layout, budget, f"stage {index}"))
+    return tuple(found)
+
+
+def _stream(budgets: Sequence[Budget]) -> Tensor:
+    for budget in budgets:
+        for carry in budget.carries:
+            return carry.received
+    raise InputError("a pipeline without layers hands on nothing")
+
+
+class Tokens(NamedTuple):
+    """New tokens of a step: seconds until all of them are there, and tokens a second over all data ranks.
+
+    With pipeline stages as many batches are on their way as there are stages, so that ``per_second`` counts them all.
+    """
+
+    seconds: float
+    lower: float  # seconds that no run can beat
+    per_second: float
+    time: Time
+
+
+def first_token(model: Model, setup: Setup, batch: int, prompt: int, kernels: Kernels = SERVING) -> Tokens:
+    """Time to first token: one prefill of *prompt* tokens for each of *batch* sequences, logits of the last only."""
+    step = replace(Step.prefill(batch, prompt), head="last")
+    return _serve(model, setup, step, kernels, batch * prompt)
+
+
+def next_token(model: Model, setup: Setup, batch: int, context: int, kernels: Kernels = SERVING) -> Tokens:
+    """Time per output token: one decode step for each of *batch* sequences of a data rank, at *context* visible tokens.
+
+    Latent attention is decoded as its declaration writes it, keys and values expanded from the latent at every step.
+    """
+    return _serve(model, setup, Step.decode(batch, context), kernels, batch)
+
+
+def _serve(model: Model, setup: Setup, step: Step, kernels: Kernels, tokens: int) -> Tokens:
+    budgets = pieces(model, step, setup.layout, kernels)
+    sent = boundaries(budgets, setup.layout)
+    times = [roofline(budget, setup, extra) for budget, extra in zip(budgets, sent, strict=True)]
+    time, slowest = merged(times), max(each.estimate for each in times)
+    return Tokens(time.estimate, sum(each.lower for each in times), tokens * int(setup.layout.dp) / slowest, time)
+
+
+class Generation(NamedTuple):
+    """A batch of prompts answered at one length: seconds in all, and output tokens a second over all data ranks."""
+
+    first: Tokens
+    last: Tokens
+    seconds: float
+    per_second: float
+
+
+def generate(model: Model, setup: Setup, batch: int, prompt: int, output: int, kernels: Kernels = SERVING) -> Generation:
+    """A static batch: the prefill gives the first token, then *output* − 1 decode steps, each as long as the mean of the
+    shortest and the longest context's."""
+    first = first_token(model, setup, batch, prompt, kernels)
+    early, last = (next_token(model, setup, batch, context, kernels) for context in (prompt + 1, prompt + max(1, output - 1)))
+    seconds = first.seconds + (output - 1) * (early.seconds + last.seconds) / 2
+    return Generation(first, last, seconds, batch * output * int(setup.layout.dp) / seconds)

@@ -1,0 +1,112 @@
+"""How few devices a run fits on, and which machines of the catalogue can have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import ceil
+from typing import NamedTuple
+
+from ..dims import spread
+from ..errors import BlockcalcError
+from ..model import Model
+from ..tables import machines
+from ..tensor import Step
+from .fit import Fit, Run, fit
+from .layout import Layout
+from .layouts import Wanted, shares, splits
+from .machine import Machine, machine
+from .memory import Training
+from .optimizers import training_bytes
+from .precision import weight_bytes
+
+TRIED = 48
+"""Numbers of devices that are tried on from where the weights alone would fit."""
+
+
+class Roomy(NamedTuple):
+    """A layout, and what fits beside it."""
+
+    layout: Layout
+    fit: Fit
+
+
+class Smallest(NamedTuple):
+    """The fewest devices of a machine with a layout that fits; None where none of those tried does, up to ``tried``."""
+
+    machine: Machine
+    devices: int | None
+    found: Roomy | None
+    tried: int
+
+
+class Devices:
+    """Layouts by the room they leave, for one run; what was counted for one machine serves all others."""
+
+    def __init__(self, model: Model, run: Run) -> None:
+        self.model, self.run = model, run
+        self.layers = sum(int(count) for _, count in model.stack.runs())
+        self.refused = ""  # why the last layout that does not divide does not
+        self._held: dict[tuple[int, int], Roomy | None] = {}
+
+    def roomiest(self, devices: int, domain: int, available: int) -> Roomy | None:
+        """The layout of so many devices whose heaviest one holds least: of two alike the one with fewer splits.
+
+        ZeRO 2 and 3 are tried over data ranks, and sequence parallelism beside tensor parallelism. None where nothing divides.
+        """
+        key = devices, min(devices, domain)
+        if key not in self._held:
+            found = list(self._layouts(devices, domain))
+            self._held[key] = min(found, key=lambda one: one.fit.held.bytes) if found else None
+        best = self._held[key]
+        return best and best._replace(fit=Fit(best.fit.held, available))
+
+    def _layouts(self, devices: int, domain: int) -> Iterator[Roomy]:
+        training = isinstance(self.run, Training)
+        for split, dp, pp in splits(self.model, devices, domain, Wanted(sequence=training), training=training):
+            if not training and dp > 1 and split.ep == 1:  # a copy beside another saves nothing
+                continue
+            for zero in (2, 3) if training and dp * split.cp > 1 else (0,):
+                try:
+                    layout = split.layout(dp, pp, zero=zero, stages=shares(self.layers, pp))
+                    yield Roomy(layout, fit(self.model, layout, self.run, 0))
+                except BlockcalcError as error:
+                    self.refused = str(error)
+
+    def smallest(self, machine: Machine, available: int) -> Smallest:
+        """The fewest devices, from those on which weights and states alone would fit."""
+        devices = 0
+        for devices in self._counts(machine, max(1, ceil(self._least() / available)) if available > 0 else 1):
+            found = self.roomiest(devices, machine.domain, available)
+            if found is not None and found.fit.fits:
+                return Smallest(machine, devices, found, devices)
+        return Smallest(machine, None, None, devices)
+
+    def _counts(self, machine: Machine, first: int) -> Iterator[int]:
+        """Every number of devices up to a full node, then full nodes; no more than links join."""
+        node = machine.node
+        start = first if first <= node else spread(first, node) * node
+        most = None if machine.network is not None else machine.domain
+        count, tried = start, 0
+        while tried < TRIED and (most is None or count <= most):
+            yield count
+            count, tried = (count + 1 if count < node else (count // node + 1) * node), tried + 1
+
+    def _least(self) -> int:
+        """Bytes of all weights, and of their gradients and states in training, wherever they are."""
+        budget = self.model.budget(Step.forward(1, 1))
+        if isinstance(self.run, Training) and self.run.adapters is None:
+            return int(sum(training_bytes(budget, self.run.optimizer).values()))
+        if isinstance(self.run, Training):
+            return 1
+        return int(sum(weight_bytes(budget, self.run.precision).values()))
+
+
+def catalogue(model: Model, run: Run, available: Callable[[Machine], int]) -> tuple[Smallest, ...]:
+    """Every machine of the catalogue with the fewest of it that do, those of the least memory in all first.
+
+    *available* are the bytes that a device of a machine may hold.
+    """
+    devices = Devices(model, run)
+    found = [devices.smallest(one, available(one)) for one in map(machine, machines()["machines"])]
+    return tuple(sorted(found, key=lambda one: (one.devices is None, (one.devices or 0) * one.machine.memory_bytes)))
+

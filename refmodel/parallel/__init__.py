@@ -1,0 +1,1 @@
+"""The twins on several ranks, with torch.distributed: what one rank holds, keeps, computes and sends."""
