@@ -220,10 +220,10 @@ def pipeline(case: Case, ranks: Any, microbatches: int) -> list[str]:
     parts = [parallel(pieces_of[i], 0, ranks).to(dtype) for i in own]
     for part in parts:
         part.run = partial(Run, kernel=case.kernel, recompute=case.recompute)
-    runner = schedule(parts, ranks, microbatches, len(pieces_of))
+    runner = schedule(parts, ranks, microbatches, len(pieces_of), handed_on(case, ranks, dtype))
     ids, targets = torch.randint(case.component.embedding.v, (2, microbatches, case.b, case.t)).flatten(1, 2)
     train(runner, ids, targets, ranks)  # the first step also exchanges shapes
-    held = Kept(x for part in parts for x in (*part.parameters(), *part.constants.values()))
+    held = Kept((x for part in parts for x in (*part.parameters(), *part.constants.values())), batch=(ids, targets))
     with held.hooks():
         _, sent = traffic(ranks, torch.nn.ModuleList(parts), lambda: train(runner, ids, targets, ranks))
     kept = [one.bytes - one.buffers for one in (shard(budget, layout).activations(sizes) for budget in budgets)]
@@ -245,6 +245,14 @@ def pipeline(case: Case, ranks: Any, microbatches: int) -> list[str]:
         "sent": (wanted, sent),
     }  # fmt: skip
     return [difference(what, ours, theirs) for what, (ours, theirs) in pairs.items() if ours != theirs]
+
+
+def handed_on(case: Case, ranks: Any, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Examples of a microbatch's tokens, of what a stage hands on, and of the logits."""
+    t, d, v = case.t, case.component.embedding.d, case.component.embedding.v
+    own = t // (ranks.tp.size if ranks.tp.sequence else 1)
+    between = torch.empty(case.b, own, d, dtype=dtype, requires_grad=True)
+    return torch.zeros(case.b, t, dtype=torch.int64), between, torch.empty(case.b, t, v // ranks.tp.size, dtype=dtype)
 
 
 def train(runner: Any, ids: torch.Tensor, targets: torch.Tensor, ranks: Any) -> list[torch.Tensor]:
@@ -275,7 +283,9 @@ def pipelined_truth(case: Case, ranks: Any, microbatches: int) -> list[str]:
     for part, first in zip(parts, before, strict=True):
         for weight, piece in pieces(weights, part, ranks, first):
             weight.data.copy_(piece)
-    losses = train(schedule(parts, ranks, microbatches, len(pieces_of)), ids, targets, ranks)
+    losses = train(
+        schedule(parts, ranks, microbatches, len(pieces_of), handed_on(case, ranks, torch.float64)), ids, targets, ranks
+    )
     sum_ends(parts, ranks)
     for part in parts:
         sum_gradients(part, ranks)

@@ -126,7 +126,7 @@ def test_a_page_without_javascript_shows_the_first_settings(name, pages):
 @needs_node
 def test_numbers_are_rounded_as_the_tables_of_the_command_line_are(pages):
     rng = random.Random(7)
-    values = [rng.randint(1, 10 ** rng.randint(1, 40)) for _ in range(300)]
+    values = [rng.randint(1, 10 ** rng.randint(1, 33)) for _ in range(300)]
     values += [base**power + more for base in (1000, 1024) for power in range(1, 9) for more in (-1, 0, 1, base ** (power - 1) // 16)]
     for unit in ("bytes", "count"):
         found = in_node(
@@ -149,7 +149,7 @@ def test_a_page_names_no_other_place(pages):
     for page in pages.values():
         text = page.read_text(encoding="utf-8")
         assert set(re.findall(r"""(?:src|href|action|poster|data)="([^"]*)\"""", text)) == {"data:,", "#results"}
-        assert set(re.findall(r"https?://[^\s\"'<)]*", text)) <= {
+        assert set(re.findall(r"https?://[^\s\"'<)\\]*", text)) <= {
             "http://www.w3.org/1998/Math/MathML", "http://www.w3.org/2000/svg",
         }  # fmt: skip
         assert "@import" not in text and "url(" not in text
@@ -301,12 +301,12 @@ def test_the_keyboard_reaches_every_control_in_order_and_shows_where_it_is(pages
 def test_everything_that_is_heard_has_a_name(pages, visit):
     page = visit(pages["deepseek-v3"])
     nodes = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
-    named = {"textbox", "combobox", "button", "link", "status", "image", "group", "form", "table", "region", "columnheader", "rowheader"}
+    named = {"textbox", "combobox", "button", "link", "status", "image", "form", "table", "region", "columnheader", "rowheader"}
     found = [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if not node.get("ignored")]
     roles = [role for role, _ in found]
-    assert {"textbox", "combobox", "button", "image", "region", "rowheader", "math"} <= set(roles)
-    refusals = 3  # the empty lines in which a table says that it is not defined
-    assert sum(role in named and not name.strip() for role, name in found) <= refusals
+    assert {"textbox", "combobox", "button", "image", "region", "rowheader", "MathMLMath"} <= set(roles)
+    assert [role for role, name in found if role in named and not name.strip()] == []
+    assert page.evaluate("[...document.querySelectorAll('[role=group]')].every((one) => one.ariaLabel)")
     assert [name for role, name in found if role == "textbox"] == [
         "Sequences in the batch, B", "New tokens a sequence, T", "Context: visible tokens, the new ones included, S",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Speed as public runs measured it, the bound that none beats, and the estimate, with factors fitted to half of the runs."""
+"""Speed as public runs measured it, the bound that none beats, and the estimate, with factors fitted to some of the runs."""
 
 from __future__ import annotations
 

@@ -31,14 +31,13 @@ def slower(best: StepTime, other: StepTime, microbatches: int, others: int) -> d
 
 def longer_wait(best: Tokens, other: Tokens) -> dict[str, float]:
     """By what an output token takes longer."""
-    return longer({str(name): wait for name, wait in best.time.waits().items()}, dict(other.time.waits()))
+    return longer(_waits(best, 1.0), _waits(other, 1.0))
 
 
 def longer_share(best: Tokens, other: Tokens) -> dict[str, float]:
     """By what one of all tokens takes more of the devices' time: waits over the tokens that share them."""
-    return longer(_shares(best), _shares(other))
+    return longer(*(_waits(found, found.seconds * found.per_second) for found in (best, other)))
 
 
-def _shares(found: Tokens) -> dict[str, float]:
-    tokens = found.seconds * found.per_second
+def _waits(found: Tokens, tokens: float) -> dict[str, float]:
     return {str(name): wait / tokens for name, wait in found.time.waits().items()}

@@ -43,7 +43,7 @@ PUBLISHED = Profile("published", 1.0, 0.83, 0.84, 3e-6, MappingProxyType({
 MEASURED = Profile("measured", 0.70, 0.85, 0.84, 6e-6, MappingProxyType({
     "compute": f"0.70 of {_PRODUCT}; {_FITTED}", "memory": _FITTED, "launch": _FITTED, "link": _LINK,
 }))  # fmt: skip
-"""What whole runs attain: ``calibration.fit`` to half of the runs in ``tables/measured_speed.json``."""
+"""What whole runs attain: ``calibration.fit`` to the runs of the side fit in ``tables/measured_speed.json``."""
 
 PROFILES: Mapping[str, Profile] = MappingProxyType({each.name: each for each in (PUBLISHED, MEASURED)})
 """The profiles by name."""

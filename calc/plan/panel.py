@@ -58,19 +58,20 @@ def train(
     budget = plan_budget(model, plan)
     microbatches = plan.microbatches * int(layout.dp)
     use = utilization(budget, convention, step.seconds, step.devices, machine.peak(dtype(setup)), microbatches)
-    runs = [
+    estimate, fastest = (
         run(tokens, step.tokens / seconds / step.devices, step.devices, machine, price=price, overhead=overhead)
         for seconds in (step.seconds, step.lower)
-    ]
+    )
     counted = compute(int(budget.parameters().active), tokens, use.flops, step.tokens)
     optima = (twenty(counted.six_nd), optimal(counted.six_nd))
-    return Trained(fit(model, layout, plan, available), step, use, -(-tokens // step.tokens), *runs, counted, optima)
+    steps = -(-tokens // step.tokens)
+    return Trained(fit(model, layout, plan, available), step, use, steps, estimate, fastest, counted, optima)
 
 
 def phases(step: StepTime, microbatches: int) -> dict[str, float]:
     """Seconds of a step by what is done; their sum is the estimate."""
     time = step.microbatch
-    found = {name: microbatches * time.phases(name).local for name in _PHASES}
+    found: dict[str, float] = {name: microbatches * time.phases(name).local for name in _PHASES}
     found["links, waited for"] = microbatches * time.exposed
     return found | {"pipeline bubble": step.bubble, "data ranks, waited for": step.data, "optimizer": step.optimizer}
 

@@ -169,7 +169,7 @@ class Shards:
         """The rank's part of a line."""
         written, read = (tuple(map(self.tensor, tensors)) for tensors in (whole.written, whole.read))
         saved = tuple(self.kept(tensor, whole.bank) for tensor in whole.saved)
-        if self.layout.ulysses and self.layout.cp != 1 and whole.pairs != 1:
+        if self.layout.ulysses and self.layout.cp != 1 and whole.pairs != 1 and saved:
             saved += (self.exchanged(whole),)
         weights = tuple(self.tensor(weight, whole.bank) for weight in whole.weights)
         cached = tuple(entry._replace(tensor=self.tensor(entry.tensor), expanded=self._heads(entry.expanded))

@@ -37,6 +37,8 @@ class Stage:
         self, step: Step, kernels: Kernels | None = None, recompute: Recompute = "none", adapters: Adapters | None = None
     ) -> Budget:
         """What the stage costs for one microbatch in *step*."""
+        if self.first and self.last:  # the whole model, its encoder included
+            return self.model.budget(step, kernels, recompute, adapters)
         step = self.model.fit(step)
         tape = Tape(step, kernels, recompute, adapters)
         self.trace(tape)
