@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from blockcalc import Kernels, Step, UndefinedError, flops, load, widths
+from blockcalc import Kernels, Model, Step, UndefinedError, flops, load, widths
 from blockcalc.explain import Subject
 from blockcalc.plots import parts
+from blockcalc.report.content import Settings
 from blockcalc.report.ledgers import CHOICES, ONE_MORE
-from blockcalc.report.page import Settings, write
+from blockcalc.report.page import write
 
 MODELS = ("llama-3.1-8b", "gemma-2-9b", "deepseek-v3", "mixtral-8x7b", "t5-base", "bert-base")
 DRAWS = 20
@@ -19,16 +22,31 @@ FIRST = Settings(
     {"mode": "train", "convention": "exact", "attention": "math", "recompute": "none", "dtype": "bf16", "kv_dtype": "fp8"},
 )
 
+Tables = dict[str, dict[str, int] | str]
+"""Rows by table, those that are zero left out; or why a table is not defined."""
 
-def report(name: str) -> str:
-    """The model's page at the first settings."""
+
+class Pages(dict[str, Path]):
+    """Each model's page at the first settings, as a file that is written when it is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def __missing__(self, name: str) -> Path:
+        self[name] = self.folder / f"{name}.html"
+        self[name].write_text(_page(name), encoding="utf-8")
+        return self[name]
+
+
+@cache
+def _page(name: str) -> str:
     return write(Subject.of(name, load(name)), FIRST)
 
 
-def draws(name: str) -> Iterator[tuple[dict[str, int], dict[str, str]]]:
-    """Lengths and words; the context includes the new tokens, sizes reach far past 2⁵³ when multiplied."""
+def draws(name: str) -> Iterator[Settings]:
+    """The context includes the new tokens; products of the sizes reach far past 2⁵³."""
     rng = random.Random(name)
-    keeps = any(load(name).budget(Step.prefill(1, 4)).cache(widths("bf16")).values())
     for index in range(DRAWS):
         most = 2 ** rng.choice((4, 12, 17, 32))
         seq = rng.randint(1, most)
@@ -36,50 +54,60 @@ def draws(name: str) -> Iterator[tuple[dict[str, int], dict[str, str]]]:
             "batch": rng.randint(1, 64), "seq": seq, "context": seq + rng.randint(0, most), "encoder": rng.randint(1, most),
         }  # fmt: skip
         words = {setting: rng.choice(options) for setting, options in CHOICES.items()}
-        words["mode"] = CHOICES["mode"][index % 4] if keeps else ("forward", "train")[index % 2]
-        yield lengths, words
+        words["mode"] = CHOICES["mode"][index % 4] if name != "bert-base" else ("forward", "train")[index % 2]
+        yield Settings(lengths, words)
 
 
-def counted(name: str, lengths: dict[str, int], words: dict[str, str]) -> dict[str, dict[str, int] | str]:
-    """What the ledgers of integers give: rows by table, zeros left out, or why a table is not defined."""
-    model = load(name)
-    b, t, s, source = (lengths[field] for field in ("batch", "seq", "context", "encoder"))
+def typed(name: str, settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
+    """The texts of the fields that the model's page has, and the words."""
+    absent = {"t5-base": (), "bert-base": ("context", "encoder")}.get(name, ("encoder",))
+    texts = {field: str(size) for field, size in settings.lengths.items() if field not in absent}
+    return texts, dict(settings.words)
+
+
+def counted(name: str, settings: Settings) -> Tables:
+    """What the ledgers of integers give."""
+    model, words = load(name), settings.words
+    b, t, s, source = (settings.lengths[field] for field in ("batch", "seq", "context", "encoder"))
+    kernels = Kernels(attention=words["attention"])  # type: ignore[arg-type]
+    recompute: Any = words["recompute"]
     steps = {
         "forward": Step.forward(b, t, source), "prefill": Step.prefill(b, t, s, source), "decode": Step.decode(b, s, source),
         "train": Step.train(b, t, source),
     }  # fmt: skip
-    kernels, trains = Kernels(attention=words["attention"]), words["mode"] == "train"
-    still = model.budget(Step.forward(1, 1))
-    asked: dict[str, Any] = {
-        "params": lambda: {key.replace("_", " "): value for key, value in still.parameters()._asdict().items() if key != "trainable"},
-        "parts": lambda: {part: stored for part, (stored, _) in parts.parameters(still).items()} | _total(still.parameters().total),
-        "components": lambda: {one.path: one.params for one in still.components()} | _total(still.parameters().total),
-        "active": lambda: {one.path: one.active for one in still.components() if one.active != one.params},
-        "flops": lambda: _flops(
-            model.budget(steps[words["mode"]], kernels, words["recompute"] if trains else "none"), words["convention"]
-        ),
+    step = steps[words["mode"]]
+    asked: dict[str, Callable[[], dict[str, int]]] = {
+        "flops": lambda: _work(model.budget(step, kernels, recompute if step.training else "none"), words["convention"]),
         "kv": lambda: _cache(model.budget(Step.prefill(b, s, source=source)), words["kv_dtype"]),
-        "activations": lambda: _kept(model.budget(steps["train"], kernels, words["recompute"]).activations(widths(words["dtype"]))),
-    }  # fmt: skip
-    return {table: _or_reason(read) for table, read in asked.items()}
+        "activations": lambda: _kept(model.budget(steps["train"], kernels, recompute), words["dtype"]),
+    }
+    return {**_parameters(model), **{table: _or_reason(read) for table, read in asked.items()}}
 
 
-def _or_reason(read: Any) -> dict[str, int] | str:
+def _or_reason(read: Callable[[], dict[str, int]]) -> dict[str, int] | str:
     try:
         return {row: value for row, value in read().items() if value}
     except UndefinedError as reason:
         return str(reason)
 
 
-def _total(value: int) -> dict[str, int]:
-    return {"total": value}
+def _parameters(model: Model) -> Tables:
+    budget = model.budget(Step.forward(1, 1))
+    counts, components, total = budget.parameters()._asdict(), budget.components(), {"total": budget.parameters().total}
+    return {
+        "params": {name.replace("_", " "): count for name, count in counts.items() if count and name != "trainable"},
+        "parts": {part: stored for part, (stored, _) in parts.parameters(budget).items() if stored} | total,
+        "components": {one.path: one.params for one in components} | total,
+        "active": {one.path: one.active for one in components if one.active != one.params},
+    }
 
 
-def _flops(budget: Any, convention: str) -> dict[str, int]:
+def _work(budget: Any, convention: str) -> dict[str, int]:
     """Its passes, and under torch each kind of operation (under exact those are only known to sum up)."""
     found = flops(budget, convention)
-    passes = {"forward": found.forward, "backward": found.backward, "recompute": found.recompute} if budget.step.training else {}
-    return {**(parts.work(budget) if convention == "torch" else {}), **passes, "total": found.total}
+    passes = {"forward": found.forward, "backward": found.backward or 0, "recompute": found.recompute}
+    kinds = parts.work(budget) if convention == "torch" else {}
+    return {**kinds, **(passes if budget.step.training else {}), "total": found.total}
 
 
 def _cache(budget: Any, dtype: str) -> dict[str, int]:
@@ -88,20 +116,28 @@ def _cache(budget: Any, dtype: str) -> dict[str, int]:
     return {**rows, "total": sum(kinds.values()), ONE_MORE: budget.cache_per_token(widths(dtype))}
 
 
-def _kept(found: Any) -> dict[str, int]:
+def _kept(budget: Any, dtype: str) -> dict[str, int]:
+    found = budget.activations(widths(dtype))
     outside = {"outside the layers": found.rest, "loss": found.loss, "buffers": found.buffers}
     return {"layers": sum(found.per_layer), **outside, "total": found.bytes}
 
 
-def same(found: dict[str, dict[str, int] | str], expected: dict[str, dict[str, int] | str]) -> bool:
+def whole(tables: dict[str, Any]) -> Tables:
+    """What a page shows, with integers for digits."""
+    return {
+        name: rows if isinstance(rows, str) else {row: int(value.replace(",", "")) for row, value in rows.items()}
+        for name, rows in tables.items()
+    }
+
+
+def same(found: Tables, expected: Tables) -> bool:
     """Are all tables equal? Kinds of operation that are not expected must at least sum up to the total."""
-    for table, rows in expected.items():
-        shown = found[table]
-        if isinstance(rows, dict) and isinstance(shown, dict) and table == "flops":
-            work = {row: value for row, value in shown.items() if row in parts.WORK}
-            if sum(work.values()) != rows["total"]:
-                return False
-            shown = {row: value for row, value in shown.items() if row in rows or row not in parts.WORK}
-        if shown != rows:
-            return False
-    return True
+    return found.keys() == expected.keys() and all(_same(table, found[table], rows) for table, rows in expected.items())
+
+
+def _same(table: str, found: dict[str, int] | str, expected: dict[str, int] | str) -> bool:
+    if table != "flops" or isinstance(expected, str) or isinstance(found, str):
+        return found == expected
+    kinds = {row: value for row, value in found.items() if row in parts.WORK}
+    listed = {row: value for row, value in found.items() if row in expected or row not in parts.WORK}
+    return listed == expected and sum(kinds.values()) == expected["total"]

@@ -262,6 +262,32 @@ CASES = (
         ("params CONFIG",), LLAMA_7B,
         lambda found: sum(c["params"] for c in found["components"] if c["path"].endswith("norm")), 266_240,
     ),
+    # https://github.com/tenstorrent/vllm/pull/50, https://github.com/huggingface/transformers/pull/47811
+    Case(
+        "32 tensor ranks over 8 key-value heads hold one head each, 40,960 bytes a token",
+        ("memory CONFIG --serve --tp 32 --context 64",), LLAMA_3_70B, lambda x: x["memory"]["ranks"][0]["kv_per_token"], 40_960,
+    ),
+    # https://github.com/huggingface/transformers/pull/48566, https://github.com/tenstorrent/tt-xla/issues/5728
+    Case(
+        "four tensor ranks hold a quarter of Qwen3-32B's cache, 65,536 bytes a token",
+        ("memory CONFIG --serve --tp 4 --context 64",), QWEN3_32B, lambda x: x["memory"]["ranks"][0]["kv_per_token"], 65_536,
+    ),
+    # https://github.com/ModelEngine-Group/unified-cache-management/issues/1217
+    Case(
+        "data parallelism does not shrink the cache of one request: 262,144 · 8192 / 4 bytes",
+        ("memory CONFIG --serve --tp 4 --dp 2 --context 8192",), QWEN3_32B, lambda x: x["memory"]["parts"]["kv_cache"], 536_870_912,
+    ),
+    # https://github.com/deepspeedai/DeepSpeed/issues/3619
+    Case(
+        "one of eight expert ranks holds an eighth of Mixtral's experts and all of the rest",
+        ("memory CONFIG --train --dp 8 --ep 8",), MIXTRAL, lambda x: x["memory"]["ranks"][0]["parameters"], 7_242_780_672,
+    ),
+    # https://github.com/NVIDIA-NeMo/Megatron-Bridge/pull/5077
+    Case(
+        "the heaviest of uneven stages is the last: 9 layers, the norm and the head",
+        ("memory CONFIG --train --pp 4 --stages 7,8,8,9",), LLAMA_3_8B,
+        lambda x: max(rank["parameters"] for rank in x["memory"]["ranks"]), 2_488_348_672,
+    ),
     # https://github.com/karpathy/llm.c/pull/755
     Case(
         "a gate of 768 × 3,072 in each of 12 layers makes GPT-2 152.8 M parameters",

@@ -135,6 +135,8 @@ def test_where_it_stops_growing_is_reached_and_kept():
     (("params <= 5", "l", "llama-3.1-8b"), "no L satisfies it: params is 1,268,789,248 parameters at L = 1"),
     (("params >= 5", "l", "llama-3.1-8b"), "every L up to 1,099,511,627,776 satisfies it"),
     (("params = params", "l", "llama-3.1-8b"), "every L"),
+    (("prefill_flops >= 5", "context", "llama-3.1-8b"), "every S"),  # but for those below the 2,048 new tokens
+    (("prefill_flops <= 5", "context", "llama-3.1-8b"), "no S satisfies it"),
     (("params = params(mlp)", "f", "gated-mlp"), "no positive F"),
     (("params = params(mlp, f=f)", "f", "mlp"), "every F satisfies it: both sides are the same"),
 ])  # fmt: skip
@@ -195,6 +197,23 @@ def test_a_field_of_the_config(field, model):
         with pytest.raises(InputError):
             active(between)
     assert " -> " in str(found.held)
+
+
+@pytest.mark.parametrize(("words", "at"), [
+    # 4,096·(49,410·l + 64,001) parameters; no model has 2**40 layers
+    (("params >= 7B", "num_hidden_layers", "llama-7b"), [33, 34]),
+    # 6,553,600 parameters a key-value head; their number divides the ten query heads
+    (("params[k, v] >= 20M", "num_key_value_heads", "nanochat"), [2, 5]),
+])  # fmt: skip
+def test_a_field_of_which_more_satisfies_it(words, at):
+    (answer,) = solve(*words).answers
+    assert (answer.what, [choice.at for choice in answer.choices]) == ("smallest", at)
+
+
+def test_a_field_whose_smallest_size_satisfies_it():
+    # 64 key-value heads need 64 heads at least, which give most parameters
+    found = solve("params <= 34980831232", "num_attention_heads", "command-r-v01")
+    assert found.reason.startswith("every num_attention_heads") and "at num_attention_heads = 64" in found.reason
 
 
 def test_a_field_says_what_follows_it():

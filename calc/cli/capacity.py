@@ -31,7 +31,7 @@ class Place(NamedTuple):
     """Devices and the bytes that each may hold."""
 
     machine: Machine
-    count: int | None
+    devices: int | None
     reserve: str
 
     @property
@@ -211,8 +211,8 @@ def priced(price: str | None, pue: str) -> tuple[float | None, float]:
 
 def devices(place: Place, layout: Layout) -> Layout | None:
     """The layout that is asked about; None where the number of devices alone is given, and a layout is to be found."""
-    if place.count in (None, layout.devices):
+    if place.devices in (None, layout.devices):
         return layout
     if layout == Layout():
         return None
-    raise InputError(f"--count {place.count}: the layout has {layout.devices} devices, tp · cp · pp · dp")
+    raise InputError(f"--count {place.devices}: the layout has {layout.devices} devices, tp · cp · pp · dp")

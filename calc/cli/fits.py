@@ -29,9 +29,9 @@ class Asked(NamedTuple):
         if self.layout is not None:
             return self.layout, fit(self.model, self.layout, self.run, self.place.available)
         devices = Devices(self.model, self.run)
-        found = devices.roomiest(self.place.count or 1, self.place.machine.domain, self.place.available)
+        found = devices.roomiest(self.place.devices or 1, self.place.machine.domain, self.place.available)
         if found is None:
-            raise InputError(f"--count {self.place.count}: no such layout divides {self.name}: {devices.refused}")
+            raise InputError(f"--count {self.place.devices}: no such layout divides {self.name}: {devices.refused}")
         return found
 
 
@@ -46,8 +46,8 @@ class Answer(NamedTuple):
 def memory(found: Fit) -> dict[str, Any]:
     """A fit as an object."""
     return {
-        "fits": found.fits, "bytes": found.held.bytes, "available": found.available, "free": found.free, "rank": found.held.rank,
-        "parts": dict(found.held.parts), "missing": found.missing(),
+        "fits": found.fits, "bytes": found.held.bytes, "available": found.available, "free": found.free,
+        "rank": found.held.rank, "parts": dict(found.held.parts), "missing": found.missing(),
     }  # fmt: skip
 
 
@@ -121,7 +121,8 @@ def question_machines(asked: Asked, what: Any) -> Answer:
     """Which machines, and how few of each?"""
     found = catalogue(asked.model, asked.run, asked.place.free)
     columns = (
-        Column("machine"), Column("devices", "size"), Column("layout"), Column("bytes of one", "bytes"), Column("free", "bytes"),
+        Column("machine"), Column("devices", "size"), Column("layout"), Column("bytes of one", "bytes"),
+        Column("free", "bytes"),
     )  # fmt: skip
     rows = tuple(
         (one.machine.name, one.devices, _words(one.found.layout), one.found.fit.held.bytes, one.found.fit.free)

@@ -12,17 +12,20 @@ from ..plan.machine import machine
 from ..plan.measured import Reading, Speed, printed, readings
 from ..tables.table import Column, Table
 from ..tensor import Kernels
-from . import answers, capacity, options
+from . import answers, capacity, options, runs
 
 
 @click.command("mfu")
 @options.model
 @click.option("--gpu", required=True, metavar="NAME", help="A machine (blockcalc machines), or a TOML file of your own.")
 @click.option("--count", default=1, show_default=True, metavar="N", help="Devices in all.")
-@click.option("--tokens-per-second", default=None, metavar="X", help="Of all devices together.")
-@click.option("--tokens-per-second-per-device", default=None, metavar="X", help="Of one.")
-@click.option("--flops-per-second", default=None, metavar="X", help="Of one device, as its authors counted: 400T.")
-@click.option("--step-seconds", default=None, metavar="X", help="Seconds of a step of --batch sequences of --seq tokens.")
+@runs.gathered(
+    "measured", dict,
+    click.option("--tokens-per-second", default=None, metavar="X", help="Of all devices together."),
+    click.option("--tokens-per-second-per-device", default=None, metavar="X", help="Of one."),
+    click.option("--flops-per-second", default=None, metavar="X", help="Of one device, as its authors counted: 400T."),
+    click.option("--step-seconds", default=None, metavar="X", help="Seconds of a step of --batch sequences of --seq tokens."),
+)
 @options.batch
 @options.seq
 @options.recompute
@@ -31,8 +34,8 @@ from . import answers, capacity, options
 @options.output
 @click.pass_context
 def command(
-    ctx: click.Context, model: str, changes: tuple[str, ...], gpu: str, count: int, batch: int, seq: int, recompute: Any,
-    dtype: str, figure: str | None, form: str | None, **measured: str | None,
+    ctx: click.Context, model: str, changes: tuple[str, ...], gpu: str, count: int, measured: runs.Given, batch: int, seq: int,
+    recompute: Any, dtype: str, figure: str | None, form: str | None,
 ) -> None:  # fmt: skip
     """Read a measured speed of training as utilization under every convention, and say which of them a printed figure is of.
 
@@ -49,15 +52,16 @@ def command(
     step = options.step("train", batch, seq, None)
     given = {name: value for name, value in measured.items() if value is not None}
     if len(given) != 1:
-        raise InputError(f"give one of {', '.join('--' + name.replace('_', '-') for name in measured)}")
+        raise InputError(f"give one of {', '.join('--' + name.replace('_', '-') for name in reversed(measured))}")
     (what, text), figure_ = next(iter(given.items())), None if figure is None else printed(figure)
     option = f"--{what.replace('_', '-')}"
     value = capacity.count(option, text) if what == "flops_per_second" else capacity.amount(option, text)
     speed = Speed.of(what, value, batch * seq, count)
     found = readings(subject.budget(step, Kernels(), recompute), speed, count, device.peak(dtype), figure_)
     facts = {
-        "model": subject.name, "step": answers.describe(step), "recompute": recompute, "machine": device.name, "count": count,
-        "dtype": dtype, "peak_flops_per_second": device.peak(dtype), "measured": {"what": what, "value": value}, "printed": figure,
+        "model": subject.name, "step": answers.describe(step), "recompute": recompute, "machine": device.name,
+        "count": count, "dtype": dtype, "peak_flops_per_second": device.peak(dtype),
+        "measured": {"what": what, "value": value}, "printed": figure,
     }  # fmt: skip
     options.emit(form, {**facts, "readings": [_object(one) for one in found]}, _table(found, facts))
     ctx.exit(0 if figure is None or any(one.reproduces for one in found) else 1)

@@ -53,7 +53,7 @@ def train(
     """A training run."""
     facts, lines = about(name, place, setup, run, notes)
     step, use, named = found.step, found.use, CONVENTIONS[found.use.convention]
-    waits = {key: run.microbatches * seconds for key, seconds in step.microbatch.waits().items()}
+    waits = {str(key): run.microbatches * seconds for key, seconds in step.microbatch.waits().items()}
     times = phases(step, run.microbatches)
     rates = {
         "tokens_per_second": step.per_second, "tokens_per_second_per_device": step.per_device, "mfu": use.mfu, "hfu": use.hfu,

@@ -70,7 +70,7 @@ def command(
     blockcalc plan llama-3.1-70b --gpu h100-sxm --count 8 --serve --prompt 2048 --output 512 --within 0.05
     blockcalc plan mixtral-8x7b --gpu a100-sxm-80 --count 4 --serve --latency --json
     """
-    if place.count is None:
+    if place.devices is None:
         raise InputError("--count: how many devices are there?")
     subject = options.subject(model, changes)
     component = runs.padded(subject, None)
@@ -81,7 +81,7 @@ def command(
     with _progress() as progress:
         if isinstance(work, works.ServingWork):
             service = Service(
-                component, setup, place.count, work.prompt, work.prompt + work.output, run, place.available,
+                component, setup, place.devices, work.prompt, work.prompt + work.output, run, place.available,
                 _seconds("--within", given["within"]), _seconds("--first", given["first"]), work.batch,
                 given["goal"] or "throughput", wanted,
             )  # fmt: skip
@@ -91,7 +91,7 @@ def command(
                 if given[option] is not None:
                     raise InputError(f"--{'latency' if option == 'goal' else option}: an option of --serve")
             wanted = wanted._replace(microbatch=work.microbatch, recompute=work.recompute)  # type: ignore[arg-type]
-            task = Task(component, setup, place.count, work.batch, run, place.available, wanted)
+            task = Task(component, setup, place.devices, work.batch, run, place.available, wanted)
             answer = plans.trained(subject.name, place, task, search(task, best, LOSERS, progress), notes)
     options.emit(form, answer.data, *answer.tables)
     ctx.exit(0 if answer.yes else 1)

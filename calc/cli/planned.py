@@ -101,7 +101,7 @@ def memory(
     parts = [(part.replace("_", " "), size) for part, size in worst.parts.items() if size]
     where = f"one device of pipeline rank {worst.rank}, the heaviest of {layout.pp}" if layout.pp > 1 else "one device"
     summary = Table(f"memory of {where}", (Column("part"), Column("bytes", "bytes")), (*parts, ("total", worst.bytes)), (
-        *lines(facts), "not counted: the driver's and libraries' own memory, and what an allocator cannot use",
+        *_counts(worst), *lines(facts), "not counted: the driver's and libraries' own memory, and what an allocator cannot use",
     ))  # fmt: skip
     tables = [summary]
     if layout.pp > 1:
@@ -109,13 +109,19 @@ def memory(
         rows = tuple((str(one.rank), *one.parts.values(), one.bytes) for one in ranks)
         tables.append(Table("every rank", (*columns, Column("total", "bytes")), rows))
     data = {"bytes": worst.bytes, "rank": worst.rank, "parts": dict(worst.parts),
-            "ranks": [{"rank": one.rank, "bytes": one.bytes, "parts": dict(one.parts)} for one in ranks]}  # fmt: skip
+            "ranks": [one._asdict() | {"bytes": one.bytes, "parts": dict(one.parts)} for one in ranks]}  # fmt: skip
     return {"model": name, **facts, "memory": data}, tables
+
+
+def _counts(held: Held) -> tuple[str, ...]:
+    token = f"; one more token of a sequence adds {held.kv_per_token:,} bytes" if held.kv_per_token else ""
+    return (f"{held.parameters:,} parameters{token}",)
 
 
 def lines(facts: dict[str, Any]) -> tuple[str, ...]:
     """The facts in words, one line each for the layout, the step and the rest."""
-    layout = ", ".join(f"{k} {v}" for k, v in facts["layout"].items() if v not in (1, False, 0, []) or k == "devices")
+    usual = runs.describe(Layout()) | {"etp": facts["layout"]["tp"], "devices": None}
+    layout = ", ".join(k if v is True else f"{k} {v}" for k, v in facts["layout"].items() if v != usual[k])
     kernels = ", ".join(f"{k} {v}" for k, v in facts["kernels"].items())
     rest = ", ".join(
         f"{k.replace('_', ' ')} {v}" for k, v in facts.items() if k not in ("layout", "step", "kernels") and v is not None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..plan.differences import longer_share, longer_wait, slower
 from ..plan.deploy import Deployed, Lost, Served, Service
+from ..plan.differences import longer_share, longer_wait, slower
 from ..plan.layout import Layout
 from ..plan.search import Found, Task, Timed
 from ..tables.table import Column, Table
@@ -45,9 +45,10 @@ def trained(name: str, place: Place, task: Task, found: Found, notes: tuple[str,
     first = found.best[0] if found.best else None
     facts, lines = panels.about(name, place, task.setup, first.run if first else task.run, notes)
     losers = [
-        (one, slower(found.best[0].step, one.step, found.best[0].run.microbatches, one.run.microbatches)) for one in found.best[1:]
+        (one, slower(found.best[0].step, one.step, found.best[0].run.microbatches, one.run.microbatches))
+        for one in found.best[1:]
     ]
-    looked = {"candidates": found.candidates, "too_large": found.too_large, "timed": found.timed, "sized": found.sized}
+    looked = {name: getattr(found, name) for name in ("candidates", "too_large", "timed", "sized")}
     data = {
         **facts, "batch": task.batch, "count": task.devices, "best": first and _timed(first),
         "next": [{**_timed(one), "slower_by": dict(terms)} for one, terms in losers],
@@ -58,16 +59,16 @@ def trained(name: str, place: Place, task: Task, found: Found, notes: tuple[str,
     rows = [(first, "the best"), *rows] if first else rows
     rows += [(one, _why(one.fit.missing())) for one in found.lost]
     columns = (
-        Column("layout"), Column("recompute"), Column("microbatch", "size"), Column("step, s", "ratio"), Column("bound, s", "ratio"),
-        Column("tokens/s", "ratio"), Column("free", "bytes"), Column("why"),
+        Column("layout"), Column("recompute"), Column("microbatch", "size"), Column("step, s", "ratio"),
+        Column("bound, s", "ratio"), Column("tokens/s", "ratio"), Column("free", "bytes"), Column("why"),
     )  # fmt: skip
     table = Table("the fastest layouts" if first else "no layout fits", columns, tuple(
         (words(one.layout), one.candidate.recompute, one.candidate.microbatch, one.step.seconds, one.step.lower,
          one.step.per_second, one.fit.free, why)
         for one, why in rows
     ), (
-        f"{task.devices:,} devices, {task.batch:,} sequences a step; {found.candidates:,} layouts, {found.too_large:,} of them too"
-        f" large by weights and states alone, {found.timed:,} timed exactly, {found.sized:,} counted byte by byte",
+        f"{task.devices:,} devices, {task.batch:,} sequences a step; {found.candidates:,} layouts, {found.too_large:,} of them"
+        f" too large by weights and states alone, {found.timed:,} timed exactly, {found.sized:,} counted byte by byte",
         *(f"{count:,} × {why}" for why, count in found.refused.most_common(2)), *lines[:1], *lines[3:],
     ))  # fmt: skip
     return fits.Answer(data, (table,), first is not None)
@@ -102,11 +103,12 @@ def served(name: str, place: Place, service: Service, found: Deployed, losers: i
     )  # fmt: skip
     title = "the layouts that serve best" if found.best else "no layout serves so"
     table = Table(title, columns, tuple(
-        (words(one.layout), one.batch, one.each.per_second, one.each.seconds, one.each.lower, one.first.seconds, one.fit.free, why)
+        (words(one.layout), one.batch, one.each.per_second, one.each.seconds, one.each.lower, one.first.seconds, one.fit.free,
+         why)
         for one, why in rows
     ), (
-        f"{service.devices:,} devices; prompts of {service.prompt:,} tokens, every request at {service.context:,}; batch is a data"
-        f" rank's; {found.layouts:,} layouts, {found.timed:,} batches timed",
+        f"{service.devices:,} devices; prompts of {service.prompt:,} tokens, every request at {service.context:,}; batch is a"
+        f" data rank's; {found.layouts:,} layouts, {found.timed:,} batches timed",
         *(f"{count:,} × {why}" for why, count in found.refused.most_common(2)), *lines[:1], *lines[3:],
     ))  # fmt: skip
     return fits.Answer(data, (table,), bool(found.best))

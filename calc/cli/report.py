@@ -45,7 +45,8 @@ def command(
     blockcalc report path/to/config.json --mode train --seq 4096 --attention flash -o report.html --force
     """
     from ..dims import check_sizes
-    from ..report.page import Settings, write
+    from ..report.content import Settings
+    from ..report.page import write
 
     subject = options.subject(model, changes)
     options.check_encoder_seq(subject, encoder_seq)

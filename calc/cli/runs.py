@@ -53,7 +53,7 @@ def make_layout(given: Given) -> Layout:
         raise InputError(f"--stages {text}: expected layers of each stage, as in 7,8,8,9")
     return Layout(
         tp=given["tp"], cp=given["cp"], pp=given["pp"], dp=given["dp"], ep=given["ep"], etp=given["etp"], sequence=given["sp"],
-        chunks=given["chunks"], zero=given["zero"], stages=tuple(int(part[:9]) for part in parts),
+        chunks=given["chunks"], zero=given["zero"], stages=tuple(int(part[:9]) for part in parts), ulysses=given["ulysses"],
     )  # fmt: skip
 
 
@@ -67,6 +67,7 @@ layout = gathered(
     _ranks("ep", "Expert-parallel ranks, out of tp·cp·dp"),
     click.option("--etp", type=int, default=None, metavar="N", help="Tensor-parallel ranks of an expert, tp unless given."),
     click.option("--sp", is_flag=True, help="Sequence parallelism: split along the sequence what --tp leaves whole."),
+    click.option("--ulysses", is_flag=True, help="Context ranks exchange positions for heads, in place of a ring."),
     click.option("--zero", type=click.IntRange(0, 3), default=0, show_default=True,
                  help="Data ranks split the optimizer's states (1), the gradients (2), the weights (3: fully_shard)."),
     _ranks("chunks", "Pieces of the model a pipeline rank holds, interleaved"),
@@ -93,7 +94,7 @@ def describe(layout: Layout) -> dict[str, Any]:
     """The layout, as it stands beside each number."""
     found: dict[str, Any] = {
         "tp": layout.tp, "pp": layout.pp, "dp": layout.dp, "cp": layout.cp, "ep": layout.ep, "etp": layout.expert_tp,
-        "sp": layout.sequence, "zero": layout.zero, "chunks": layout.chunks, "stages": list(layout.stages),
-        "devices": layout.devices,
+        "sp": layout.sequence, "ulysses": layout.ulysses, "zero": layout.zero, "chunks": layout.chunks,
+        "stages": list(layout.stages), "devices": layout.devices,
     }  # fmt: skip
     return found

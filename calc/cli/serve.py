@@ -19,7 +19,7 @@ from . import capacity, options, panels, runs, works
 @capacity.place
 @runs.gathered(
     "work", works.serving,
-    click.option("--batch", type=int, default=1, show_default=True, metavar="B", help="Requests that a data rank answers at once."),
+    click.option("--batch", type=int, default=1, show_default=True, metavar="B", help="Requests of a data rank at once."),
     *works.of_serving, works.dtype, capacity.kernels,
 )
 @runs.layout
@@ -51,11 +51,11 @@ def command(
     prompt, context = work.prompt, work.prompt + work.output
     if found is None:
         service = Service(
-            component, setup, place.count or 1, prompt, context, run, place.available, batch=work.batch, goal="latency"
+            component, setup, place.devices or 1, prompt, context, run, place.available, batch=work.batch, goal="latency"
         )
         best = deploy(service).best
         if not best:
-            raise UndefinedError(capacity.NONE_FITS.format(place.count))
+            raise UndefinedError(capacity.NONE_FITS.format(place.devices))
         setup = setup._replace(layout=best[0].layout)
     price_, pue_ = capacity.priced(price, pue)
     answer = panel.serve(component, setup, run, place.available, prompt, work.output, price=price_, overhead=pue_)

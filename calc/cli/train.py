@@ -54,10 +54,10 @@ def command(
     found = capacity.devices(place, layout)
     setup = capacity.setup(place, found or layout, efficiency, fused or bool(notes))
     if found is None:
-        task = Task(component, setup, place.count or 1, work.batch, run, place.available, _wanted(work))
+        task = Task(component, setup, place.devices or 1, work.batch, run, place.available, _wanted(work))
         best = search(task).best
         if not best:
-            raise UndefinedError(capacity.NONE_FITS.format(place.count))
+            raise UndefinedError(capacity.NONE_FITS.format(place.devices))
         setup, run = setup._replace(layout=best[0].layout), best[0].run
     else:
         run = works.at_step(work._replace(run=run), panel.gathered(found, work.batch, int(run.step.b)))

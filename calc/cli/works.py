@@ -66,14 +66,17 @@ def at_step(work: TrainingWork, microbatches: int) -> Training:
     return replace(work.run, microbatches=microbatches)
 
 
-batch = click.option("--batch", type=int, default=None, metavar="B", 
-                     help="Sequences: of a step of all devices in training; of a data rank in serving, as many as fit unless given.")  # fmt: skip
+batch = click.option(
+    "--batch", type=int, default=None, metavar="B",
+    help="Sequences: of a step of all devices in training; of a data rank in serving, as many as fit unless given.",
+)  # fmt: skip
 of_training: tuple[Callable[[Any], Any], ...] = (
     options.seq,
     click.option("--microbatch", type=int, default=None, metavar="B", help=f"{MICROBATCH}."),
     click.option("--recompute", type=click.Choice(["none", "selective", "full"]), default=None,
                  help="Run again backward: nothing, the core attention, each layer."),
-    click.option("--optimizer", default=None, metavar="NAME", help=f"adamw-mixed unless given; one of {', '.join(OPTIMIZERS)}."),
+    click.option("--optimizer", default=None, metavar="NAME",
+                 help=f"adamw-mixed unless given; one of {', '.join(OPTIMIZERS)}."),
 )  # fmt: skip
 of_serving: tuple[Callable[[Any], Any], ...] = (
     click.option("--prompt", type=int, default=1024, show_default=True, metavar="T", help="Tokens of a request's prompt."),

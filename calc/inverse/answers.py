@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -59,7 +59,12 @@ class Scale:
         start = -(-at // self.multiple) * self.multiple
         return self._first(range(start, min(start + MOST_TRIED * self.multiple, self.most + 1), self.multiple))
 
-    def _first(self, sizes: range) -> Choice | None:
+    def any(self) -> Choice | None:
+        """The smallest possible size if it is among the first, else a power of two times the multiple."""
+        powers = (self.multiple << power for power in range((self.most // self.multiple).bit_length()))
+        return self.above(1) or self._first(powers)
+
+    def _first(self, sizes: Iterable[int]) -> Choice | None:
         for size in sizes:
             try:
                 return self.choice(size)
@@ -99,14 +104,11 @@ def _bounds(runs: tuple[Run, ...], scale: Scale) -> list[Answer]:
 
 def _ends(run: Run, scale: Scale) -> list[Answer]:
     """The smallest and the largest size of a run, but for those that are the ends of the scale."""
-    low, high = scale.above(run.first), scale.below(run.last)
-    if low is None or high is None or low.at > run.last or high.at < run.first:
-        return []
     found = []
-    if run.first > 1:
+    if run.first > 1 and (low := scale.above(run.first)) is not None and low.at <= run.last:
         before = scale.below(run.first - 1)
         found.append(Answer("smallest", low.at, (low,) if before is None else (before, low)))
-    if run.last < scale.most:
+    if run.last < scale.most and (high := scale.below(run.last)) is not None and high.at >= run.first:
         after = scale.above(run.last + 1)
         found.append(Answer("largest", high.at, (high,) if after is None else (high, after)))
     return found
@@ -114,7 +116,7 @@ def _ends(run: Run, scale: Scale) -> list[Answer]:
 
 def reason(known: Signs, scale: Scale, x: str, quantity: str, unit: str) -> str:
     """Why there is no answer: nothing satisfies the equation, everything does, or only what no model can have."""
-    first, last = scale.above(1), scale.below(scale.most)
+    first, last = scale.any(), scale.below(scale.most)
     if first is None:
         return f"no {x} that a model can have: {scale.refused}"
     last = first if last is None else last
@@ -132,4 +134,4 @@ def reason(known: Signs, scale: Scale, x: str, quantity: str, unit: str) -> str:
     if known.flat is not None and known.flat > 1:
         last = scale.above(known.flat) or last
         return f"{said}, and from {x} = {last.at:,} on it stays at {last.left:,}"
-    return f"{said} and {last.left:,} at {x} = {last.at:,}"
+    return said if last is first else f"{said} and {last.left:,} at {x} = {last.at:,}"

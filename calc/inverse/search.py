@@ -34,7 +34,7 @@ def search(scale: Scale, start: int) -> tuple[Signs, int]:
     ordered = [seen[at] for at in sorted(seen)]
     if any(way * (other.distance - one.distance) < 0 for one, other in pairwise(ordered)):
         raise InputError(f"the difference of the sides goes up and down from {low.at} to {high.at}: no boundary can be told")
-    ends = [scale.most + 1 if bound is None else bound.at for bound in (reached, passed)]
+    ends = [scale.most + 1 if bound is None else 1 if bound is low else bound.at for bound in (reached, passed)]
     runs = (Run(1, ends[0] - 1, -way), Run(ends[0], ends[1] - 1, 0), Run(ends[1], scale.most, way))
     return Signs(tuple(run for run in runs if run.first <= run.last), None), len(seen)
 

@@ -85,7 +85,7 @@ def held_serving(model: Model, layout: Layout, run: Serving, batch: int, prompt:
     step = replace(Step.prefill(1, prompt), head="last")
     reading = fit(model, layout, replace(run, step=step), available).held
     parts = dict(decoding.held.parts)
-    parts |= {name: max(parts[name], reading.parts[name]) for name in ("buffers", "working")}
+    parts |= {name: max(size, reading.parts[name]) for name, size in parts.items() if name not in ("weights", "kv_cache")}
     return Fit(decoding.held._replace(parts=parts), available)
 
 

@@ -38,6 +38,8 @@ class Held(NamedTuple):
 
     rank: int
     parts: Mapping[str, Dim]
+    parameters: Dim = 0  # elements, before ZeRO splits them
+    kv_per_token: Dim = 0  # bytes that one more token of one sequence adds to the cache
 
     @property
     def bytes(self) -> Dim:
@@ -74,14 +76,19 @@ def heaviest(ranks: Sequence[Held]) -> Held:
 
 def training(model: Model, layout: Layout, run: Training) -> tuple[Held, ...]:
     """What a device of each pipeline rank holds while *model* trains. Raises InputError naming sizes that do not divide."""
-    wholes = [(run.budget(stage), run.budget(stage, "none")) for stage in stages(model, layout)]
+    pieces = [_Piece.of(stage, layout, run) for stage in stages(model, layout)]
     found = []
     for rank in range(layout.pp):
-        own, states = wholes[rank :: layout.pp], States(layout, run)
-        for whole, _ in own:
-            states.add(shard(whole, layout))
-        found.append(Held(rank, states.parts() | states.gathered() | _activations(layout, run, rank, own)))
+        own, states = pieces[rank :: layout.pp], States(layout, run)
+        for piece in own:
+            states.add(piece.part)
+        parts = states.parts() | states.gathered() | _activations(layout, run, rank, own)
+        found.append(Held(rank, parts, _elements([piece.part for piece in own])))
     return tuple(found)
+
+
+def _elements(pieces: Sequence[Budget]) -> Dim:
+    return sum(piece.parameters().total for piece in pieces)
 
 
 class States:
@@ -156,24 +163,38 @@ class States:
         return {"gathered": rest + sum(layers[:2]) + sum(layers[:1])}
 
 
-def _activations(layout: Layout, run: Training, rank: int, wholes: Sequence[tuple[Budget, Budget]]) -> dict[str, Dim]:
+class _Piece(NamedTuple):
+    """A piece of the model without checkpoints, a rank's part of it, and that part as it is run."""
+
+    whole: Budget
+    plain: Budget
+    part: Budget
+
+    @classmethod
+    def of(cls, stage: Stage, layout: Layout, run: Training) -> _Piece:
+        """That of a stage."""
+        whole = run.budget(stage, "none")
+        plain = shard(whole, layout)
+        return cls(whole, plain, plain if run.recompute == "none" else shard(run.budget(stage), layout))
+
+
+def _activations(layout: Layout, run: Training, rank: int, pieces: Sequence[_Piece]) -> dict[str, Dim]:
     """What is kept of the microbatches in flight, the buffers, what else is alive at the worst moment, and what the framework
-    adds. *wholes* are the rank's pieces before they are cut, with and without checkpoints."""
+    adds."""
     widths, framework = run.precision.widths(), run.framework
-    pieces = [(shard(whole, layout), shard(plain, layout)) for whole, plain in wholes]
-    kept = [piece.activations(widths) for piece, _ in pieces]
+    kept = [piece.part.activations(widths) for piece in pieces]
     held = [found.bytes - found.buffers for found in kept]
     moments = [sum(held[chunk] for chunk in moment) for moment in in_flight(layout, rank, run.microbatches)]
-    passes = (Pass(*piece, widths, *_sent(whole[1], layout, widths)) for whole, piece in zip(wholes, pieces, strict=True))
+    passes = (Pass(piece.part, piece.plain, widths, *_sent(piece.whole, layout, widths)) for piece in pieces)
     found = {
         "activations": max(moments), "buffers": max(found.buffers for found in kept),
         "working": max(one.training() for one in passes),
     }  # fmt: skip
-    shapes = {shape: size for piece, _ in pieces for shape, size in framework.placeholders(piece).items()}
+    shapes = {shape: size for piece in pieces for shape, size in framework.placeholders(piece.part).items()}
     if framework.placeholder:
         found["placeholders"] = sum(shapes.values())
     if framework.keeps_sent and layout.pp > 1:
-        found["sent"] = _stream(wholes[0][0], layout, widths) if rank and run.microbatches > 1 else 0
+        found["sent"] = _stream(pieces[0].whole, layout, widths) if rank and run.microbatches > 1 else 0
     return found | ({"workspace": run.workspace} if run.workspace else {})
 
 
@@ -226,7 +247,8 @@ def serving(model: Model, layout: Layout, run: Serving) -> tuple[Held, ...]:
             "buffers": max(sum(b.numel * widths[b.role] for b in piece.buffers) for piece in own),
             "working": max(Pass(piece, piece, widths, *sent).serving() for piece, sent in zip(own, sends, strict=True)),
             "rounding": sum(_rounding(piece, run.precision) for piece in own),
-        } | ({"workspace": run.workspace} if run.workspace else {})))  # fmt: skip
+        } | ({"workspace": run.workspace} if run.workspace else {}),
+            _elements(own), sum(piece.cache_per_token(widths, run.policy) for piece in own)))  # fmt: skip
     return tuple(found)
 
 

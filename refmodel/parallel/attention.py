@@ -16,6 +16,7 @@ from ..position import RelativeBias, Rotary
 from .linear import ColumnParallel, RowParallel, columns
 from .ranks import Group, Ranks
 from .ring import ring
+from .ulysses import ulysses
 
 
 def maybe(local: nn.Linear | None) -> ColumnParallel | None:
@@ -59,7 +60,8 @@ class Attention(attention.Attention):
     def mixed(self, q: Tensor, k: Tensor, v: Tensor, run: Run) -> Tensor:
         """What the rank's heads mix (b t n/tp h), of the positions at hand or of those that go round the ring."""
         if self.ranks.cp.size > 1:
-            return run.again("selective", partial(ring, group=self.ranks.cp, causal=self.causal), q, k, v)
+            across = ulysses if self.ranks.cp.ulysses else ring
+            return run.again("selective", partial(across, group=self.ranks.cp, causal=self.causal), q, k, v)
         return attend(
             q, k, v, run, causal=self.causal, window=self.w, chunk=self.chunk, bias=self.bias(q, k, run), cap=self.cap,
             sinks=self.sinks,

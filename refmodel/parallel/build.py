@@ -179,10 +179,12 @@ def _(c: whole.Model, d: int, ranks: Ranks) -> plain.Model:
 
 @parallel.register
 def _(c: stages.Stage, d: int, ranks: Ranks) -> pipeline.Stage:
-    whole_model = c.model
-    width = whole_model.embedding.d
-    embedding = parallel(whole_model.embedding, 0, ranks) if c.first else None
-    head = parallel(whole_model.head, whole_model.stack.i or width, ranks) if c.last else None
-    tied = bool(getattr(whole_model.head, "tied", False))
-    table = parallel(whole_model.embedding, 0, ranks).token if tied and c.last and not c.first else None
-    return pipeline.Stage(embedding, maybe(c.layers, width, ranks), head, table, tied=tied)
+    embedding, head = c.model.embedding, c.model.head
+    tied = isinstance(head, whole.LMHead) and head.tied
+    if not c.first:  # of a tied table the last stage has its own
+        embedding = replace(embedding, position=None, types=None, norm=None) if tied and c.last else None
+    width = c.model.embedding.d
+    return pipeline.Stage(
+        maybe(embedding, 0, ranks), maybe(c.layers, width, ranks),
+        parallel(head, c.model.stack.i or width, ranks) if c.last else None, first=c.first, tied=tied,
+    )  # fmt: skip

@@ -14,6 +14,7 @@ from .linear import ColumnParallel, RowParallel, columns
 from .ranks import Ranks
 from .regions import enter
 from .ring import ring
+from .ulysses import ulysses
 
 
 class MLA(nn.Module):
@@ -44,7 +45,8 @@ class MLA(nn.Module):
         q = torch.cat((free, self.rotary(turned, run)), dim=-1)  # b t n/tp p+r (39, 40)
         k = torch.cat((own, shared.expand(-1, -1, self.n, -1)), dim=-1)  # b t n/tp p+r (44)
         if self.ranks.cp.size > 1:
-            out = run.again("selective", partial(ring, group=self.ranks.cp, causal=True), q, k, v)
+            across = ulysses if self.ranks.cp.ulysses else ring
+            out = run.again("selective", partial(across, group=self.ranks.cp, causal=True), q, k, v)
         else:
             out = attend(q, k, v, run, causal=True)  # b t n/tp u (46)
         return self.W_O(out.flatten(2))  # b t d (47)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,31 +30,37 @@ class Stage(nn.Module):
     """
 
     def __init__(
-        self, embedding: model.Embedding | None, stack: model.Stack | None, head: nn.Module | None,
-        table: nn.Parameter | None, *, tied: bool, run: Callable[..., Run] = Run,
+        self, embedding: model.Embedding | None, stack: model.Stack | None, head: nn.Module | None, *, first: bool, tied: bool,
+        run: Callable[..., Run] = Run,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.embedding, self.stack, self.head, self.table = embedding, stack, head, table
+        self.embedding, self.stack, self.head = embedding, stack, head
+        self.first, self.tied, self.run = first, tied, run
         self.constants: dict[Hashable, Tensor] = {}
-        self.tied, self.run = tied, run
 
     def forward(self, x: Tensor) -> Tensor:
         """Tokens (b t) or what the stage before made (b t d), to that, or to logits (b t v)."""
         run = self.run(buffers=self.constants)
-        for part in (self.embedding, self.stack):
-            x = x if part is None else part(x, run)
-        table = self.embedding.token if self.table is None and self.embedding is not None else self.table
-        return x if self.head is None else self.head(x, table)
+        x = self.embedding(x, run) if self.first and self.embedding is not None else x
+        x = x if self.stack is None else self.stack(x, run)
+        return x if self.head is None else self.head(x, None if self.embedding is None else self.embedding.token)
 
 
 def schedule(
-    parts: Sequence[Stage], ranks: Ranks, microbatches: int, stages: int
+    parts: Sequence[Stage], ranks: Ranks, microbatches: int, stages: int, ends: tuple[Tensor, Tensor, Tensor]
 ) -> PipelineScheduleSingle | PipelineScheduleMulti:
-    """torch's schedule of this rank's pieces: piece i of the model belongs to rank i mod pp."""
-    group, device = ranks.pp.process, torch.device("cpu")
+    """torch's schedule of this rank's pieces: piece i of the model belongs to rank i mod pp.
+
+    *ends* are examples of what the first stage gets (b t), of what each hands on (b t d) and of what the last makes (b t v).
+    """
+    first, between, last = ends
     pieces = [
-        PipelineStage(part, ranks.pp.rank + i * ranks.pp.size, stages, device, group=group) for i, part in enumerate(parts)
-    ]
+        PipelineStage(
+            part, number, stages, torch.device("cpu"), first if number == 0 else between,
+            last if number == stages - 1 else between, group=ranks.pp.process,
+        )
+        for number, part in zip(range(ranks.pp.rank, stages, ranks.pp.size), parts, strict=True)
+    ]  # fmt: skip
     loss = partial(mean_loss, group=ranks.tp)
     if len(pieces) == 1:
         return Schedule1F1B(pieces[0], microbatches, loss_fn=loss, scale_grads=False)
@@ -69,39 +74,40 @@ def mean_loss(logits: Tensor, targets: Tensor, *, group: Group) -> Tensor:
 
 def sum_ends(parts: Sequence[Stage], ranks: Ranks) -> None:
     """Add up the gradients of a tied table that the first and the last stage hold."""
-    tables = [part.table if part.embedding is None else part.embedding.token for part in parts if part.tied]
-    for table in tables:
-        if table is not None:
-            add_up(table.grad, ranks.ends)
+    for part in parts:
+        if part.tied and part.embedding is not None and part.embedding.token.grad is not None:
+            add_up(part.embedding.token.grad, ranks.ends)
 
 
 class Kept:
     """Bytes of storages that autograd holds, now and at most, over as many forward passes as are under way at once."""
 
-    def __init__(self, skip: Iterable[Tensor]) -> None:
+    def __init__(self, skip: Iterable[Tensor], batch: Iterable[Tensor]) -> None:
         self.skip = {place_of(x) for x in skip}
-        self.held: dict[int, list[int]] = {}  # how often, and bytes
+        self.batch = {place_of(x) for x in batch}  # which the schedule cuts into microbatches, views of it
+        self.held: dict[tuple[int, int], list[int]] = {}  # how often, and bytes
         self.now = self.most = 0
 
-    def pack(self, x: Tensor) -> Any:
+    def pack(self, x: Tensor) -> Handle:
         """What autograd holds in place of x: gone when autograd lets go."""
-        place, size = place_of(x), x.untyped_storage().nbytes()
-        handle = Handle(x)
+        handle, place = Handle(x), place_of(x)
         if place not in self.skip:
-            entry = self.held.setdefault(place, [0, size])
-            self.now += size if entry[0] == 0 else 0
+            part = place in self.batch
+            key = place, x.storage_offset() if part else 0
+            entry = self.held.setdefault(key, [0, x.nbytes if part else x.untyped_storage().nbytes()])
+            self.now += entry[1] if entry[0] == 0 else 0
             entry[0] += 1
             self.most = max(self.most, self.now)
-            weakref.finalize(handle, self.drop, place)
+            weakref.finalize(handle, self.drop, key)
         return handle
 
-    def drop(self, place: int) -> None:
+    def drop(self, key: tuple[int, int]) -> None:
         """One of those who hold a storage is gone."""
-        entry = self.held[place]
+        entry = self.held[key]
         entry[0] -= 1
         if entry[0] == 0:
             self.now -= entry[1]
-            del self.held[place]
+            del self.held[key]
 
     def hooks(self) -> saved_tensors_hooks:
         """The context in which all that autograd keeps is counted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -20,6 +20,7 @@ class Group:
     size: int = 1
     rank: int = 0
     sequence: bool = False
+    ulysses: bool = False  # context ranks that exchange positions for heads
 
     def rows(self, x: Tensor, dim: int) -> Tensor:
         """The rank's part of x along an axis: a view."""
@@ -70,7 +71,7 @@ def groups(layout: Layout) -> Ranks:
     pipelines = grid.movedim(0, -1).reshape(-1, pp)
     return Ranks(
         tp=group(grid.flatten(0, 2), sequence=layout.sequence),
-        cp=group(grid.movedim(2, -1).reshape(-1, cp)),
+        cp=replace(group(grid.movedim(2, -1).reshape(-1, cp)), ulysses=layout.ulysses),
         pp=group(pipelines),
         ends=group(pipelines[:, sorted({0, pp - 1})]),
         ep=group(bank.movedim(2, -1).reshape(-1, ep)),

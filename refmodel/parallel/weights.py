@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -32,13 +33,13 @@ def cut(x: Tensor, like: Tensor, group: Group) -> Tensor:
 
 def numbered(name: str, part: nn.Module, ranks: Ranks, first: int) -> str:
     """The name that a weight of the rank has in the whole twin."""
-    words, module = [], part
+    words: list[str] = []
+    module: Any = part
     for word in name.split("."):
-        if isinstance(module, nn.ModuleList):
-            count = len(module)
-            word = str(int(word) + {"experts": ranks.ep.rank * count, "norms": ranks.tp.rank * count, "layers": first}.get(words[-1], 0))
+        before = {"experts": ranks.ep.rank, "norms": ranks.tp.rank}.get(words[-1], 0) * len(module) if word.isdigit() else 0
+        before += first if words[-1:] == ["layers"] else 0
         module = getattr(module, word)
-        words.append(word)
+        words.append(str(int(word) + before) if word.isdigit() else word)
     return ".".join(words)
 
 

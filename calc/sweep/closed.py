@@ -1,0 +1,220 @@
+"""The closed forms of one rank: polynomials in letters, with a letter of its own for every quotient that has to be whole.
+
+A trace on symbols takes for granted what it would check of numbers. Here each of these is written down, and what a division
+gives is a new letter: the rows in which it is no whole number are refused, and in the others every sum is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias
+
+import sympy
+
+from ..breakdown import ADDITIVE, How, budget_of, measure, quantity, step_of
+from ..budget import Budget
+from ..dims import Dim, ceiling, check_at_most, product, symbol, watched
+from ..errors import BlockcalcError, InputError, UndefinedError
+from ..plan.layout import Layout
+from ..plan.shard import fully_sharded, shard
+from ..plan.stages import Stage
+from ..symbolic import tidy
+from .exact import Boxed
+
+RANKS = ("tp", "cp", "dp", "ep", "etp")
+"""The letters of a layout that a closed form may have; pipeline stages are traced each by itself."""
+
+_WHOLE_BANK = ("active", "active_without_input")
+_STEP = (symbol("B"), symbol("T"), symbol("S"))
+ENCODER = symbol("T_encoder")
+
+
+class Condition(NamedTuple):
+    """What a row is refused without: *below* divides *above*, which gives the letter *letter*; or *above* is at most *below*."""
+
+    forms: Boxed  # above, below
+    refusal: str
+    divides: bool
+    letter: str | None = None
+
+
+class Forms(NamedTuple):
+    """Closed forms, the conditions in the order in which their letters can be made, and which of them a quantity has."""
+
+    closed: Boxed | None  # of the quantities that are not refused, in their order
+    conditions: tuple[Condition, ...]
+    of: Mapping[str, tuple[int, ...]]
+    refused: Mapping[str, str]  # by quantity
+    symbols: frozenset[str]  # the letters that numbers are needed for
+
+
+Key: TypeAlias = tuple[Any, Any, bool]
+Noted: TypeAlias = dict[Key, Condition]
+
+
+class _Ledger:
+    """A Watch that gives each quotient a letter, and remembers what is taken for granted at the moment."""
+
+    def __init__(self) -> None:
+        self.conditions: Noted = {}
+        self.noted: Noted = {}
+
+    @contextmanager
+    def noting(self, before: Noted) -> Iterator[Noted]:
+        """Watch, and note on top of what was noted before."""
+        self.noted = dict(before)
+        with watched(self):
+            yield self.noted
+
+    def divides(self, a: Dim, b: Dim, refusal: str) -> Dim:
+        """The quotient: as a product of letters where those that are there suffice."""
+        a, b = sympy.sympify(a), sympy.sympify(b)
+        while not _whole(a / b):
+            known = (key for key, one in self.noted.items() if one.divides and _whole(a / key[0]) and _whole(b / key[1]))
+            key = next(known, (a, b, True))
+            letter = self._note(key, refusal).letter
+            assert letter is not None
+            a, b = a / key[0] * symbol(letter), b / key[1]
+        return a / b
+
+    def _note(self, key: Key, refusal: str) -> Condition:
+        above, below, divides = key
+        if key not in self.conditions:
+            letter = f"part{len(self.conditions) + 1}" if divides else None
+            self.conditions[key] = Condition(Boxed([above, below]), refusal, divides, letter)
+        return self.noted.setdefault(key, self.conditions[key])
+
+    def at_most(self, a: Dim, b: Dim, refusal: str) -> None:
+        """Sizes are at least 1."""
+        a, b = sympy.sympify(a), sympy.sympify(b)
+        if not (b - a).is_nonnegative and not (a.is_Integer and a <= 1):
+            self._note((a, b, False), refusal)
+
+
+def _whole(expr: Any) -> bool:
+    return bool(sympy.fraction(expr)[1] == 1)
+
+
+class Rank:
+    """One rank of *component*, a model, a stage or a block on symbols, whose input is *width* wide; what is traced once is kept.
+
+    *split* are those of RANKS that are more than one, *encoder* says that it has a length of its own.
+    """
+
+    def __init__(
+        self, component: Any, width: Any, split: frozenset[str], *, sequence: bool = False, cut: bool = False,
+        encoder: bool = False,
+    ) -> None:  # fmt: skip
+        self.component, self.width, self.encoder = component, width, encoder
+        self.split = split
+        ranks = {rank: symbol(rank) for rank in (*split, "dp")}
+        self.layout = Layout(sequence=sequence, zero=3 if cut else 0, **ranks)
+        self._ledger = _Ledger()
+        self._budgets: dict[Any, tuple[Budget, Noted]] = {}
+        self._found: dict[Any, tuple[Any, Noted]] = {}
+
+    def forms(self, quantities: Sequence[str], how: How) -> Forms:
+        """The closed forms of these quantities."""
+        found, refused, of = {}, {}, {}
+        for name in quantities:
+            try:
+                found[name], of[name] = self._closed(name, how)
+            except BlockcalcError as error:
+                refused[name] = str(error)
+        closed = _compiled(found, refused)
+        conditions = {key: one for name in found for key, one in of[name].items()}
+        conditions = {key: one for key, one in self._ledger.conditions.items() if key in conditions}  # each behind its letters
+        places = {key: index for index, key in enumerate(conditions)}
+        made = tuple(conditions.values())
+        return Forms(closed, made, {name: tuple(places[key] for key in of[name]) for name in found}, refused, _needed(closed, made))
+
+    def _closed(self, name: str, how: How) -> tuple[Any, Noted]:
+        """The quantity on symbols, and what it takes for granted. What it does not depend on is as usual."""
+        depends = quantity(name).depends
+        rest = {option: getattr(how, option) for option in ("dtype", "convention", "policy", "recompute") if option in depends}
+        how = How(kernels=how.kernels, **rest)
+        if (name, how) not in self._found:
+            budget, noted = self._budget(name, how)
+            with self._ledger.noting(noted) as all_noted:
+                self._found[name, how] = tidy(self._read(budget, name, how)), all_noted
+        return self._found[name, how]
+
+    def _budget(self, name: str, how: How) -> tuple[Budget, Noted]:
+        """What the quantity's step costs the rank."""
+        step = step_of(name, *_STEP, ENCODER if self.encoder else None)
+        careful = how.policy == "transformers"
+        key = step, how.kernels, how.recompute, careful
+        if key not in self._budgets:
+            with self._ledger.noting({}) as noted:
+                _recheck((step, self.component), careful)
+                if isinstance(self.component, Stage):
+                    whole = self.component.budget(step, how.kernels, how.recompute)
+                else:
+                    whole = budget_of(self.component, step, how, self.width)
+                self._budgets[key] = shard(whole, self.layout), noted
+        return self._budgets[key]
+
+    def _read(self, part: Budget, name: str, how: How) -> Dim:
+        split = isinstance(self.component, Stage) or self.split
+        if split and "convention" in quantity(name).depends and how.convention not in ADDITIVE:
+            raise UndefinedError(f"convention {how.convention}: a formula of the whole model, not of a rank")
+        if "ep" in self.split and name in _WHOLE_BANK:
+            raise UndefinedError("the experts of one token lie on several ranks")
+        if self.layout.zero != 3 or quantity(name).unit != "parameters":
+            return measure(part, name, how)
+        if name != "params":
+            raise UndefinedError("ZeRO 3 cuts every weight: params alone says what a rank holds")
+        return _cut_params(part, self.layout)
+
+
+def _compiled(found: dict[str, Any], refused: dict[str, str]) -> Boxed | None:
+    """All that can be compiled, as one function; what cannot is refused."""
+    try:
+        return Boxed(list(found.values())) if found else None
+    except InputError:
+        for name in tuple(found):
+            try:
+                Boxed([found[name]])
+            except InputError as error:
+                refused[name] = str(error)
+                del found[name]
+    return _compiled(found, refused)
+
+
+def _needed(closed: Boxed | None, conditions: Sequence[Condition]) -> frozenset[str]:
+    """The letters that numbers are needed for: those of the closed forms, and of quotients that stand in them."""
+    needed = set(closed.symbols) if closed else set()
+    for one in reversed(conditions):
+        if one.letter in needed:
+            needed.remove(one.letter)
+            needed.update(one.forms.symbols)
+    return frozenset(needed)
+
+
+def _recheck(component: Any, careful: bool) -> None:
+    """Have every declaration in it check its sizes, now that someone listens."""
+    if isinstance(component, tuple):
+        for item in component:
+            _recheck(item, careful)
+    elif hasattr(component, "__dataclass_fields__"):
+        for name in component.__dataclass_fields__:
+            _recheck(getattr(component, name), careful)
+        if hasattr(component, "__post_init__"):
+            component.__post_init__()
+        if careful and getattr(component, "w", None) is not None:
+            check_at_most(2, component.w, "a window of 1 is cached whole by transformers, which is another closed form")
+
+
+def _cut_params(part: Budget, layout: Layout) -> Dim:
+    """Parameters that one rank holds under ZeRO 3: of every weight its run of rows, filled up."""
+    seen: dict[Any, Any] = {}
+    for line in part.lines:
+        for weight in line.weights:
+            seen.setdefault(weight, line)
+    total: Dim = 0
+    for weight, line in seen.items():
+        ranks = layout.expert_replicas if line.bank != 1 else layout.replicas
+        rows, *rest = fully_sharded(line, weight, 1).sizes
+        total += weight.copies * ceiling(rows, ranks) * product(rest)
+    return total

@@ -1,0 +1,248 @@
+"""The rows of a block, made of nothing but the grid and the block's number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..dims import LARGEST_SIZE
+from .boxes import Box
+from .closed import Condition, Forms
+from .exact import Boxed, Exact, Ints, Size
+from .grid import Chosen, Grid
+from .letters import Fraction, column
+from .rows import Reasons, Rows, Whole, Words, word
+from .variants import Variant
+
+
+class Found(NamedTuple):
+    """Values of the quantities on a part of a box, and for each why there is none, by number (0: there is one)."""
+
+    values: Sequence[Any]
+    codes: Sequence[Any]
+    ties: Sequence[Any]
+
+
+def rows(grid: Grid, block: int, scratch: dict[str, Ints] | None = None) -> Rows:
+    """The rows of the block of that number, in row order. With *scratch* they are good until the next call that is given it."""
+    first, span = block * grid.together, grid.span(block)
+    found = _Block(grid, len(span), {} if scratch is None else scratch)
+    found.numbers["point"][:] = np.arange(span.start, span.stop)
+    for number in range(first, min(first + grid.together, grid.boxes.count)):
+        start = grid.boxes.first(number) - span.start
+        _Box(grid, grid.boxes.box(number), found, start).fill()
+    return found.rows()
+
+
+class _Block:
+    """The columns of a block while they are filled."""
+
+    def __init__(self, grid: Grid, count: int, scratch: dict[str, Ints]) -> None:
+        self.grid, self.count, self.reasons = grid, count, Reasons()
+        self.words = {one.name: Reasons() for one in grid.outer if not one.whole}
+        names = [*(one.name for one in grid.outer), *(column(one.name) for one in (*grid.letters, *grid.ties))]
+        self.numbers: dict[str, Ints] = {}
+        for name in ("point", *names, *grid.spec.quantities):
+            if len(scratch.get(name, ())) < count:
+                scratch[name] = np.empty(count, np.int64)
+            self.numbers[name] = scratch[name][:count]
+        self.codes: dict[str, NDArray[np.int32]] = {}  # of the quantities that some row is refused
+        self.keep = np.ones(count, bool) if grid.where else None
+
+    def code(self, quantity: str) -> NDArray[np.int32]:
+        """Why a quantity is refused, by row."""
+        if quantity not in self.codes:
+            self.codes[quantity] = np.zeros(self.count, np.int32)
+        return self.codes[quantity]
+
+    def rows(self) -> Rows:
+        """The rows that are asked for. One whose condition asks for what is refused stays, for it says so."""
+        found: dict[str, Whole | Words] = {}
+        for name, values in self.numbers.items():
+            absent = self.codes[name] != 0 if name in self.codes else None
+            if absent is not None:
+                values[absent] = 0
+            found[name] = Words(values, self.words[name].words) if name in self.words else Whole(values, absent)
+        why, refused = np.zeros(self.count, np.int32), {}
+        if self.codes:
+            why = self.reasons.joined(self.grid.spec.quantities, [self.codes.get(name, why) for name in self.grid.spec.quantities])
+            counts = np.bincount(why, minlength=len(self.reasons.words)).tolist()
+            refused = {text: n for text, n in zip(self.reasons.words, counts, strict=True) if text is not None and n}
+        found["refused"] = Words(why, self.reasons.words)
+        keep = self.keep
+        if self.grid.spec.valid and self.codes:
+            keep = (why == 0) if keep is None else keep & (why == 0)
+        kept = found if keep is None or keep.all() else {name: one[keep] for name, one in found.items()}
+        return Rows(kept, self.count, refused)
+
+
+class _Box:
+    """One box of a block: variants along its first axis, letters along the others."""
+
+    def __init__(self, grid: Grid, box: Box, block: _Block, start: int) -> None:
+        self.grid, self.block, self.shape = grid, block, tuple(map(len, box))
+        self.rows = slice(start, start + prod(self.shape))
+        self.chosen = [grid.chosen(index) for index in box[0]]
+        self.letters = {
+            one.name: _along(one.between(span.start, span.stop), place, len(box))
+            for place, (one, span) in enumerate(zip(grid.letters, box[1:], strict=True), 1)
+        }
+
+    def here(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The box's part of a column, in the shape of the box."""
+        return values[self.rows].reshape(self.shape)
+
+    def fill(self) -> None:
+        """Fill all columns."""
+        for place, one in enumerate(self.grid.outer):
+            values = [chosen.values[place] for chosen in self.chosen]
+            words = self.block.words.get(one.name)
+            numbers = values if words is None else [words.place(word(value)) for value in values]
+            self.here(self.block.numbers[one.name])[:] = _along(np.array(numbers, dtype=np.int64), 0, len(self.shape))
+        for name, sizes in self.letters.items():
+            self.here(self.block.numbers[column(name)])[:] = sizes
+        for members, variant in self._groups():
+            inside = slice(None) if len(members) == self.shape[0] else members
+            if isinstance(variant, str):
+                for name in self.grid.spec.quantities:
+                    self.here(self.block.code(name))[inside] = self.block.reasons.place(variant)
+                for tie in self.grid.ties:
+                    self.here(self.block.numbers[column(tie.name)])[inside] = 0
+                continue
+            self._fill(inside, variant, (len(members), *self.shape[1:]))
+
+    def _groups(self) -> list[tuple[list[int], Variant | str]]:
+        """Variants with the same closed forms, whose sizes then stand along the first axis of the box."""
+        groups: dict[Any, list[int]] = {}
+        for index, chosen in enumerate(self.chosen):
+            key = chosen.variant if isinstance(chosen.variant, str) else tuple(map(id, chosen.variant.forms))
+            groups.setdefault(key, []).append(index)
+        return [(members, _stacked([self.chosen[index] for index in members], len(self.shape))) for members in groups.values()]
+
+    def _fill(self, inside: Any, variant: Variant, shape: tuple[int, ...]) -> None:
+        """Put what a group of variants has in its place: of several pieces, the most."""
+        columns = self.block.numbers
+        for number, (forms, sizes) in enumerate(zip(variant.forms, variant.sizes, strict=True)):
+            found = evaluate(self.grid, forms, {**sizes, **self.letters}, shape, self.block.reasons)
+            for name, made, why in zip(self.grid.spec.quantities, found.values, found.codes, strict=True):
+                values = self.here(columns[name])
+                values[inside] = made if number == 0 else np.maximum(values[inside], made)
+                if np.any(why):
+                    codes = self.here(self.block.code(name))
+                    codes[inside] = np.where(codes[inside] != 0, codes[inside], why)
+            for tie, made in zip(self.grid.ties if number == 0 else (), found.ties, strict=False):
+                self.here(columns[column(tie.name)])[inside] = made
+        if self.block.keep is not None:
+            self.here(self.block.keep)[inside] = self._holds(inside, variant, shape)
+
+    def _holds(self, inside: Any, variant: Variant, shape: tuple[int, ...]) -> Any:
+        """Which rows satisfy every condition, or cannot tell."""
+        block, quantities = self.block, self.grid.spec.quantities
+        own = {name: self.here(block.numbers[name])[inside] for name in quantities}
+        tied = {tie.name: self.here(block.numbers[column(tie.name)])[inside] for tie in self.grid.ties}
+        sizes = {**variant.sizes[0], **self.letters, **tied, **own}
+        keep = np.ones(shape, bool)
+        for condition in self.grid.where:
+            ((difference, _),) = condition.difference.on(sizes, shape)
+            holds = condition.holds(difference, 0)
+            for name in condition.quantities:
+                if name in block.codes:
+                    holds = holds | (self.here(block.codes[name])[inside] != 0)
+            keep &= holds
+        return keep
+
+
+def _along(values: Ints, place: int, axes: int) -> Ints:
+    """A column of sizes along one axis of a box."""
+    return values.reshape((1,) * place + (-1,) + (1,) * (axes - place - 1))
+
+
+def _stacked(chosen: Sequence[Chosen], axes: int) -> Variant | str:
+    """Variants of one form as one, with sizes along the first axis where they differ."""
+    first = chosen[0].variant
+    if isinstance(first, str) or len(chosen) == 1:
+        return first
+    variants = [one.variant for one in chosen if isinstance(one.variant, Variant)]
+    sizes = []
+    for place, own in enumerate(first.sizes):
+        columns = {name: [variant.sizes[place][name] for variant in variants] for name in own}
+        sizes.append({
+            name: column[0] if len(set(column)) == 1 else _along(np.array(column, dtype=np.int64), 0, axes)
+            for name, column in columns.items()
+        })  # fmt: skip
+    return first._replace(sizes=tuple(sizes))  # type: ignore[arg-type]
+
+
+def evaluate(grid: Grid, forms: Forms, sizes: Mapping[str, Size], shape: tuple[int, ...], reasons: Reasons) -> Found:
+    """The quantities of one piece over a box of *shape*, with ties and quotients made on the way."""
+    here = dict(sizes)
+    common: Any = 0
+    ties = []
+    for one in grid.ties:
+        here[one.name], bad = _tied(one, here, shape)
+        ties.append(here[one.name])
+        common = _first(common, bad, reasons.place(f"{one.text} is no whole number from 1 to 2^40") if np.any(bad) else 0)
+    failed: list[Any] = []
+    for condition in forms.conditions:
+        free = any(name not in here for name in condition.forms.symbols)  # a size that no quantity depends on
+        bad = False if free else _condition(condition, here, shape)
+        failed.append((bad, reasons.place(condition.refusal)) if np.any(bad) else None)
+    computed = iter(forms.closed.on(here, shape) if forms.closed is not None else ())
+    values, codes = [], []
+    for name in grid.spec.quantities:
+        if name in forms.refused:
+            values.append(0)
+            codes.append(_first(common, True, reasons.place(forms.refused[name])))
+            continue
+        made, past = next(computed)
+        code = common
+        for place in forms.of[name]:
+            if (why := failed[place]) is not None:
+                code = _first(code, *why)
+        if past is not None:
+            code = _first(code, past, reasons.place(f"{name} is past 2^63 - 1"))
+        values.append(made)
+        codes.append(code)
+    return Found(values, codes, ties)
+
+
+def _first(codes: Any, bad: Any, code: int) -> Any:
+    """The codes, and *code* where there was none and it is bad."""
+    return np.where((np.asarray(codes) == 0) & bad, code, codes) if code else codes
+
+
+def _tied(one: Fraction, sizes: Mapping[str, Size], shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """The sizes of a letter that is tied, and where they are none: there the size is 1."""
+    (above, past), (below, _) = _on(one.forms, sizes, shape)
+    value = above // below
+    bad = (above % below != 0) | (value < 1) | (value > LARGEST_SIZE) | (False if past is None else past)
+    return _plain(np.where(bad, 1, value)), bad
+
+
+def _condition(condition: Condition, sizes: dict[str, Size], shape: tuple[int, ...]) -> Any:
+    """Where a condition fails. Puts the quotient under its letter; where it is none, 1."""
+    (above, past), (below, under) = _on(condition.forms, sizes, shape)
+    bad: Any = (False if past is None else past) | (False if under is None else under)
+    if not condition.divides:
+        return bad | (above > below)
+    divisor = np.maximum(below, 1)
+    bad = bad | (above % divisor != 0)
+    if condition.letter is not None:
+        sizes[condition.letter] = _plain(np.where(bad, 1, above // divisor))
+    return bad
+
+
+def _plain(value: Any) -> Size:
+    """An array without axes as the number that it is."""
+    return int(value) if np.ndim(value) == 0 else value
+
+
+def _on(forms: Boxed, sizes: Mapping[str, Size], shape: tuple[int, ...]) -> list[Exact]:
+    """Forms over no more of the box than their letters span, for the rest is broadcast."""
+    given = [sizes[name] for name in forms.symbols]
+    spanned = np.broadcast_shapes(*(size.shape for size in given if not isinstance(size, int)))
+    return forms.on(sizes, spanned or (1,) * len(shape))
