@@ -8,7 +8,6 @@ computes what is written down by hand here, over columns that are there already,
 
 from __future__ import annotations
 
-import resource
 import statistics
 import sys
 import tempfile
@@ -34,11 +33,11 @@ Column = NDArray[np.int64]
 def asked(points: int) -> Spec:
     """Ten sizes in each of d and f, eight depths, eight batches, ten layouts, and contexts to fill up."""
     contexts = points // (10 * 10 * 10 * 8 * 8)
-    return spec(
-        ["llama"],
-        ["tp=1,2,4,8,16", "dp=1,2", "d=4096:8704:512", "f=8192:17408:1024", "l=8:64:8", "b=2^0:2^7", f"s=1024:{1024 * contexts}:1024"],
-        QUANTITIES, ties=["n=32", "k=8", "h=128", "v=128256", "t=s"],
-    )  # fmt: skip
+    axes = [
+        "tp=1,2,4,8,16", "dp=1,2", "d=4096:8704:512", "f=8192:17408:1024", "l=8:64:8", "b=2^0:2^7",
+        f"s=1024:{1024 * contexts}:1024",
+    ]  # fmt: skip
+    return spec(["llama"], axes, QUANTITIES, ties=["n=32", "k=8", "h=128", "v=128256", "t=s"])
 
 
 def columns(grid: Grid) -> dict[str, Column]:
@@ -76,7 +75,7 @@ def broadcast(grid: Grid, sizes: dict[str, Column]) -> None:
     out = [np.empty(grid.boxes.shape, np.int64) for _ in QUANTITIES]
     every = {name: sizes[name].reshape(grid.boxes.shape) for name in HAND}
     axes = {"D": 1, "F": 2, "f": 2, "L": 3, "B": 4, "S": 5}
-    for number in range(grid.boxes.count):
+    for number in range(grid.boxes.total):
         box = tuple(slice(span.start, span.stop) for span in grid.boxes.box(number))
         thin = {name: every[name][tuple(cut if axis in (0, axes.get(name)) else slice(0, 1) for axis, cut in enumerate(box))]
                 for name in HAND}  # fmt: skip
@@ -90,7 +89,6 @@ def main(points: int) -> None:
     grid = Grid(question)
     sizes = columns(grid)
     _check(grid, sizes)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     room: dict[str, Column] = {}
 
@@ -113,11 +111,10 @@ def main(points: int) -> None:
         Row("the same into Parquet", "NumPy by hand, in pieces", pairs(found["parquet"], found["hand"])),
     ]
     notes = [
-        f"{len(QUANTITIES)} quantities of llamas on {len(grid.outer[1]) * len(grid.outer[2])} layouts, one process; every result "
-        "equal. NumPy by hand starts from columns of a rank's sizes and makes the quantities alone; a sweep makes the columns of "
-        "sizes and of reasons too, divides among ranks, and checks what divides and what fits.",
-        f"Here that was {a_second / 1e6:,.0f} million points a second of processor time; with the columns for NumPy the process "
-        f"took {peak / 2**20:.1f} GiB.",
+        f"{len(QUANTITIES)} quantities of llamas on {len(grid.outer[1]) * len(grid.outer[2])} layouts, one process; every result"
+        " equal. NumPy by hand starts from columns of a rank's sizes and makes the quantities alone; a sweep makes the columns of"
+        " sizes and of reasons too, divides among ranks, and checks what divides and what fits.",
+        f"Here that was {a_second / 1e6:,.0f} million points a second of processor time.",
     ]
     report("sweep_command", "A grid of sizes, steps and layouts", table, notes, ("blockcalc", "numpy", "sympy", "pyarrow"))
 

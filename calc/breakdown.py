@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from .budget import Budget, Policy, Widths, widths
+from .convention import named
 from .dims import Dim
 from .errors import InputError
 from .model import Model, trace
@@ -60,7 +61,7 @@ def budget_of(component: Any, step: Step, how: How, d: Dim | None) -> Budget:
 
 def measure(budget: Budget, name: str, how: How) -> Dim:
     """The quantity of the whole budget, in its unit."""
-    return quantity(name).read(budget, _widths(name, how), how.convention, how.policy)
+    return quantity(name).read(budget, _checked(name, how), how.convention, how.policy)
 
 
 def breakdown(budget: Budget, name: str, how: How) -> dict[str, Dim]:
@@ -69,13 +70,16 @@ def breakdown(budget: Budget, name: str, how: How) -> dict[str, Dim]:
     ``buffers`` are the rotary tables and masks that the model holds. Raises InputError for a convention that is a formula of
     the whole model.
     """
+    kept = _checked(name, how)
     if "convention" in quantity(name).depends and how.convention not in ADDITIVE:
         raise InputError(f"convention {how.convention}: a formula of the whole; torch and exact are sums over components")
-    found = by_path(name, budget, _widths(name, how), how.convention, how.policy)
+    found = by_path(name, budget, kept, how.convention, how.policy)
     return {path: value for path, value in found.items() if value != 0}
 
 
-def _widths(name: str, how: How) -> Widths:
+def _checked(name: str, how: How) -> Widths:
+    """The widths of the dtype. Raises InputError for a convention or a dtype that is none, used or not."""
+    named(how.convention)
     if name == "activations" and how.dtype in ("fp8", "int8"):
         raise InputError(f"dtype {how.dtype!r}: activations are kept in fp32, bf16 or fp16")
     return widths(how.dtype)

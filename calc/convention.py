@@ -263,6 +263,11 @@ CONVENTIONS: Mapping[str, Convention] = MappingProxyType({c.name: c for c in (
 def flops(budget: Budget, convention: str = "torch") -> Flops:
     """The FLOPs of a budget under a named convention. Raises InputError for an unknown name, UndefinedError where the
     convention is not defined for the model."""
+    return named(convention).flops(budget)
+
+
+def named(convention: str) -> Convention:
+    """The convention of that name. Raises InputError for an unknown one."""
     if convention not in CONVENTIONS:
         raise InputError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
-    return CONVENTIONS[convention].flops(budget)
+    return CONVENTIONS[convention]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from .blocks.mixer import TokenMixing
 from .budget import Budget, Policy, widths
+from .convention import named
 from .dims import Dim, symbol
 from .errors import InputError, UndefinedError
 from .model import Component, Layer, Model, trace
@@ -142,6 +143,7 @@ def _ask(
 ) -> _Question:
     if quantity not in QUANTITIES:
         raise InputError(f"quantity {quantity!r} is not one of {', '.join(QUANTITIES)}")
+    named(convention)
     if quantity == "activations" and dtype in ("fp8", "int8"):
         raise UndefinedError(f"dtype {dtype!r}: activations are kept in fp32, bf16 or fp16")
     options = {

@@ -250,6 +250,12 @@ def test_completion_knows_the_presets():
         (["activations", "gemma-2-9b", "--attention", "flash"], "soft-capped"),
         (["formula", "llama", "watts"], "quantity 'watts' is not one of params"),
         (["explain", "gpt2", "decoder.nothing"], "has no such path"),
+        (["formula", "gpt2", "params", "--convention", "best"], "not one of torch, exact"),
+        (["solve", "params = 7B", "gpt2", "--for", "d", "--convention", "best"], "not one of torch, exact"),
+        (["compare", "gpt2", "--metric", "params", "--convention", "best"], "not one of torch, exact"),
+        (["compare", "gpt2", "--metric", "params", "--dtype", "fp7"], "dtype 'fp7'"),
+        (["compare", "gpt2", "--metric", "params", "--kv-dtype", "fp7"], "dtype 'fp7'"),
+        (["compare", "gpt2", "bert-base", "--mode", "decode"], "bert-base: mixing positions in both directions"),
     ],
 )
 def test_one_line_and_exit_code_2(words, said):

@@ -169,6 +169,20 @@ def test_the_tree_for_people():
     assert "  linear: x times a weight over the axes" in "\n".join(lines)
 
 
+def test_a_quantity_that_is_nothing_says_so():
+    assert "in bytes: 0\n" in run("explain", "bert-base", "--quantity", "kv", "--seq", "512").stdout
+    of_the_head = run("explain", "bert-base", "head", "--quantity", "kv", "--quantity", "params", "--seq", "512").stdout
+    assert "in bytes: 0\n" in of_the_head and "622,650" in of_the_head
+
+
+@pytest.mark.parametrize(("words", "warned"), [
+    ([], True), (["--seq", "1024"], False), (["--quantity", "params"], False),
+    (["--quantity", "kv", "--context", "1024"], False), (["--quantity", "kv", "--context", "1025"], True),
+])  # fmt: skip
+def test_positions_that_are_not_there_are_warned_of(words, warned):
+    assert ("gpt2 has 1024 learned positions" in run("explain", "gpt2", *words).stderr) == warned
+
+
 @pytest.mark.parametrize(("share", "text"), [
     (Fraction(1), "100.0%"), (Fraction(1, 3), "33.3%"), (Fraction(1, 1000), "0.1%"), (Fraction(1, 30000), "0.003%"),
     (Fraction(0), "0.0%"), (Fraction(999, 1000), "99.9%"), (Fraction(1, 1999), "0.05%"),
@@ -179,8 +193,10 @@ def test_percentages(share, text):
 
 @pytest.mark.parametrize(("words", "said"), [
     (["gpt2", "decoder.nothing"], "has no such path"),
+    (["gpt2", "head", "--quantity", "kv", "--quantity", "params"], "no such path that adds to kv or params"),
     (["gpt2", "--quantity", "watts"], "quantity 'watts' is not one of"),
     (["gpt2", "--convention", "palm"], "convention palm: a formula of the whole"),
+    (["gpt2", "--quantity", "params", "--convention", "pam"], "convention 'pam' is not one of"),
     (["gpt2", "--quantity", "activations", "--dtype", "fp8"], "activations are kept in"),
     (["gpt2", "--seq", "0"], "seq = 0"),
     (["gpt2", "--quantity", "kv", "--context", "0"], "= 0"),

@@ -7,7 +7,7 @@ import pytest
 from blockcalc import load
 from blockcalc.errors import InputError
 from blockcalc.plan.absorb import absorbed
-from blockcalc.plan.fit import SIZES, Fit, boundary, fit, held, largest, nbytes, quantised, resized, unit
+from blockcalc.plan.fit import Fit, boundary, fit, held, largest, nbytes, quantised, resized, unit
 from blockcalc.plan.layout import Layout
 from blockcalc.plan.layouts import shares
 from blockcalc.plan.machine import machine, machines
@@ -23,8 +23,9 @@ TINY = load("llama-3-8b", {**SIZE, "num_key_value_heads": 2, "head_dim": 10})
 WINDOWS = load("mistral-7b", {**SIZE, "num_key_value_heads": 2, "head_dim": 10, "sliding_window": 24})
 EXPERTS = load("mixtral-8x7b", {**SIZE, "num_key_value_heads": 2, "head_dim": 10, "num_local_experts": 4})
 LATENT = load("deepseek-v2-lite", {
-    "hidden_size": 48, "intermediate_size": 80, "moe_intermediate_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4,
-    "vocab_size": 70, "kv_lora_rank": 12, "qk_nope_head_dim": 10, "qk_rope_head_dim": 6, "v_head_dim": 14, "n_routed_experts": 8,
+    "hidden_size": 48, "intermediate_size": 80, "moe_intermediate_size": 24, "num_hidden_layers": 3,
+    "num_attention_heads": 4, "vocab_size": 70, "kv_lora_rank": 12, "qk_nope_head_dim": 10, "qk_rope_head_dim": 6,
+    "v_head_dim": 14, "n_routed_experts": 8,
 })  # fmt: skip
 BOTH = load("t5-small", {"d_model": 40, "d_ff": 56, "num_heads": 4, "d_kv": 10, "num_layers": 2, "vocab_size": 70})
 MODELS = {"dense": TINY, "windows": WINDOWS, "experts": EXPERTS, "latent": LATENT, "encoder-decoder": BOTH}
@@ -129,7 +130,8 @@ def test_an_encoder_is_held_too():
 
 
 @pytest.mark.parametrize("text,value", [
-    ("0", 0), ("2GiB", 2 * GIB), ("1.5 GiB", 3 * GIB // 2), ("500MB", 5 * 10**8), ("12B", 12), ("10%", 101), ("0.05%", 1), ("100%", 1001),
+    ("0", 0), ("2GiB", 2 * GIB), ("1.5 GiB", 3 * GIB // 2), ("500MB", 5 * 10**8), ("12B", 12), ("10%", 101), ("0.05%", 1),
+    ("100%", 1001),
 ])  # fmt: skip
 def test_bytes_in_words(text, value):
     assert nbytes("--reserve", text, 1001) == value
@@ -150,7 +152,8 @@ def test_the_first_format_that_fits_is_the_widest():
     model, run = load("llama-3.1-8b"), Serving(step=Step.decode(1, 2048), kernels=FLASH)
     found = quantised(model, Layout(), run, 8 * GIB)
     bits = [one.format.bits_per_weight for one in found]
-    assert bits == sorted(bits, reverse=True) and {"bf16", "fp8", "nf4", "awq-4-128", "gguf-q4_k"} <= {one.name for one in found}
+    assert bits == sorted(bits, reverse=True)
+    assert {"bf16", "fp8", "nf4", "awq-4-128", "gguf-q4_k"} <= {one.name for one in found}
     best = next(one for one in found if one.fit and one.fit.fits)
     wider = [one for one in found if one.fit and one.format.bits_per_weight > best.format.bits_per_weight]
     assert wider and not any(one.fit.fits for one in wider)
@@ -186,7 +189,8 @@ def least(model, run, devices):
 
 
 def test_the_fewest_devices_are_the_fewest():
-    run, devices = Serving(step=Step.prefill(2, 24), kernels=FLASH), Devices(TINY, Serving(step=Step.prefill(2, 24), kernels=FLASH))
+    run = Serving(step=Step.prefill(2, 24), kernels=FLASH)
+    devices = Devices(TINY, run)
     sizes = {count: least(TINY, run, count) for count in range(1, 9)}
     assert sizes[8] < sizes[4] < sizes[1] and sizes[7] is None
     for room in (sizes[1], sizes[1] - 1, sizes[2], sizes[2] - 1, sizes[4], sizes[4] - 1, sizes[8]):

@@ -366,6 +366,9 @@ def test_a_file_is_not_written_over(tmp_path):
     (("params", "gpt-17"), "gpt-17"),
     (("flops", "vit-base"), "always runs 197 positions"),
     (("kv", "gated-mlp"), "keeps no cache"),
+    (("kv", "bert-base"), "keeps no cache"),  # and nothing of its 512 positions
+    (("flops", "gpt2", "vit-base"), "always runs 197 positions"),
+    (("kv", "gpt2", "-o", "no-such-folder/kv.svg"), "no-such-folder/kv.svg: cannot be written: No such file"),
     (("kv", "llama-3.1-8b", "--from", "9", "--to", "9"), "below the last"),
     (("activations", "llama-3.1-8b", "--dtype", "fp8"), "fp32, bf16 or fp16"),
     (("layers", "gated-mlp"), "no layers"),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import InputError
+from ..errors import InputError, UndefinedError
 from ..tensor import Kernels
 from . import answers, options, runs
 from .budget import everything
+
+if TYPE_CHECKING:
+    from ..comparisons.metrics import Metric, Setting
 
 
 def _metrics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -55,12 +58,13 @@ def command(
 
     step = options.step(mode, batch, seq, context if mode in ("prefill", "decode") else None)
     at = Setting(step, step.s if context is None else context, kernels, recompute, convention, dtype, kv_dtype or dtype, policy)
+    at.check()
     asked = chosen(metrics)
     subjects = _subjects(models, changes)
     cached = "" if at.context == step.s else f"; a cache of {at.context}"
     note = f"{answers.in_words(answers.describe(step))}{cached}; {dtype}; convention {convention}; policy {policy}"
     notes = (f"{note}; {answers.in_kernels(kernels)}; recompute {recompute}",)
-    counts = [{metric.name: metric.of(subject, at) for metric in asked} for subject in subjects]
+    counts = [_counted(subject, asked, at) for subject in subjects]
     table, shares = compared([subject.name for subject in subjects], asked, counts, relative, notes)
     found = []
     for subject, values, times in zip(subjects, counts, shares, strict=True):
@@ -70,6 +74,14 @@ def command(
     for subject in subjects:
         options.warn_beyond_table(subject, max(step.s, at.context))
     options.emit(form, {"models": found, "metrics": about, "kv_context": at.context}, table)
+
+
+def _counted(subject: options.Subject, metrics: Sequence[Metric], at: Setting) -> dict[str, Any]:
+    """The metrics of a subject. Raises UndefinedError, behind the subject's name, where it has none of them."""
+    try:
+        return {metric.name: metric.of(subject, at) for metric in metrics}
+    except UndefinedError as error:
+        raise UndefinedError(f"{subject.name}: {error}") from None
 
 
 def _whole(subject: options.Subject, at: Any) -> dict[str, Any]:

@@ -58,7 +58,8 @@ def command(
     root = explain(subject, batch, seq, context=context, quantities=quantities, how=how)
     nodes = select(root, path)
     if not nodes:
-        raise InputError(f"{path}: {subject.name} has no such path; 'blockcalc explain {subject.name}' lists them")
+        what = f"no such path that adds to {' or '.join(quantities)}"
+        raise InputError(f"{path}: {subject.name} has {what}; 'blockcalc explain {subject.name}' lists them")
     leaves = [leaf for node in nodes for leaf in node.leaves()]
     nodes = nodes if depth is None else tuple(node.pruned(depth) for node in nodes)
     note = f"batch {batch}, seq {seq}" + ("" if context is None else f", context {context}")
@@ -73,6 +74,15 @@ def command(
         _records(quantities, nodes, note)
     else:
         _trees(quantities, nodes, note)
+    options.warn_beyond_table(named, _seen(quantities, batch, seq, seq if context is None else context))
+
+
+def _seen(quantities: Sequence[str], batch: int, seq: int, context: int) -> int:
+    """The most positions that one of the quantities sees; none where all count parameters."""
+    from ..breakdown import quantity, step_of
+
+    asked = [one for one in quantities if quantity(one).unit != "parameters"]
+    return max((step_of(one, batch, seq, context).s for one in asked), default=0)
 
 
 def _flat(node: Node) -> dict[str, Any]:
@@ -116,29 +126,38 @@ def _table(title: str, quantities: Sequence[str], nodes: Sequence[Node], note: s
 
 
 def _records(quantities: Sequence[str], nodes: Sequence[Node], note: str) -> None:
-    tables = [_table("", [quantity], nodes, "", exact=False) for quantity in quantities]
-    for table in tables:
-        print_table(table._replace(notes=()))
+    for quantity in quantities:
+        table = _table("", [quantity], nodes, "", exact=False)
+        if table.rows:
+            print_table(table._replace(notes=()))
+        else:
+            click.echo(f"{_about(quantity)}: 0\n")
     click.echo(note)
 
 
 def _trees(quantities: Sequence[str], nodes: Sequence[Node], note: str) -> None:
     """A tree a quantity, then what the rules and the components are."""
-    from ..symbolic import QUANTITIES
     from ..tables.tree import print_legend, print_tree
 
     for quantity in quantities:
         branches = [_branch(node, quantity, "") for node in nodes if node.amounts[quantity].value]
         if branches:
-            asked = QUANTITIES[quantity]
-            print_tree(f"{quantity}: {asked.meaning}, in {asked.unit}", _unit(quantity), branches)
-            click.echo()
+            print_tree(_about(quantity), _unit(quantity), branches)
+        else:
+            click.echo(f"{_about(quantity)}: 0")
+        click.echo()
     shown = [node for node in _walk(nodes) if not node.children and node.rule]
     rules = dict(node.rule.split(": ", 1) for node in shown)
     if rules:
         print_legend("rules", list(rules.items()))
         print_legend("components", list({node.component: node.source for node in shown if node.component}.items()))
     click.echo(note)
+
+
+def _about(quantity: str) -> str:
+    from ..symbolic import QUANTITIES
+
+    return f"{quantity}: {QUANTITIES[quantity].meaning}, in {QUANTITIES[quantity].unit}"
 
 
 def _branch(node: Node, quantity: str, above: str) -> Branch:

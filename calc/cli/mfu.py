@@ -52,7 +52,7 @@ def command(
     step = options.step("train", batch, seq, None)
     given = {name: value for name, value in measured.items() if value is not None}
     if len(given) != 1:
-        raise InputError(f"give one of {', '.join('--' + name.replace('_', '-') for name in reversed(measured))}")
+        raise InputError(f"give one of {', '.join('--' + name.replace('_', '-') for name in MEASURED)}")
     (what, text), figure_ = next(iter(given.items())), None if figure is None else printed(figure)
     option = f"--{what.replace('_', '-')}"
     value = capacity.count(option, text) if what == "flops_per_second" else capacity.amount(option, text)
@@ -65,6 +65,9 @@ def command(
     }  # fmt: skip
     options.emit(form, {**facts, "readings": [_object(one) for one in found]}, _table(found, facts))
     ctx.exit(0 if figure is None or any(one.reproduces for one in found) else 1)
+
+
+MEASURED = ("tokens_per_second", "tokens_per_second_per_device", "flops_per_second", "step_seconds")
 
 
 def _object(one: Reading) -> dict[str, Any]:

@@ -73,14 +73,18 @@ def _subjects(names: Sequence[str], changes: tuple[str, ...]) -> list[options.Su
     return [options.subject(name, changes) for name in names]
 
 
-def _show(figure: Figure, path: Path | None, force: bool, form: str | None) -> None:
-    """Write the file, print the numbers, or draw in the terminal."""
+def _show(
+    figure: Figure, path: Path | None, force: bool, form: str | None, subjects: Sequence[options.Subject] = (), tokens: int = 0
+) -> None:
+    """Write the file, print the numbers, or draw in the terminal; *tokens* of *subjects* may be beyond their positions."""
     if path is not None:
         try:
             from ..plots.image import save
         except ModuleNotFoundError as missing:
             raise InputError(f"plot -o needs {missing.name}: pip install 'blockcalc[plot]'") from None
         save(figure, path, force=force)
+    for one in subjects:
+        options.warn_beyond_table(one, tokens)
     if form is not None:
         options.emit(form, figure.as_json(), figure.table)
     elif path is None:
@@ -128,12 +132,11 @@ def _kv(
     from ..plots.pictures import kv
     from ..plots.sweep import sweep
 
-    budgets = {}
-    for one in _subjects(models, changes):
+    subjects, budgets = _subjects(models, changes), {}
+    for one in subjects:
         options.check_encoder_seq(one, encoder_seq)
         budgets[one.name] = sweep(one, first, last, lambda s: Step.prefill(batch, s, source=encoder_seq))
-        options.warn_beyond_table(one, last)
-    _show(kv(budgets, dtype, policy, scale), path, force, form)
+    _show(kv(budgets, dtype, policy, scale), path, force, form, subjects, last)
 
 
 @command.command("flops")
@@ -156,11 +159,9 @@ def _flops(
     from ..plots.pictures import flops
     from ..plots.sweep import sweep
 
-    budgets = {}
-    for one in _subjects(models, changes):
-        budgets[one.name] = sweep(one, first, last, lambda s: options.step(mode, batch, s, None))
-        options.warn_beyond_table(one, last)
-    _show(flops(budgets), path, force, form)
+    subjects = _subjects(models, changes)
+    budgets = {one.name: sweep(one, first, last, lambda s: options.step(mode, batch, s, None)) for one in subjects}
+    _show(flops(budgets), path, force, form, subjects, last)
 
 
 @command.command("activations")
@@ -183,9 +184,7 @@ def _activations(
 
     subjects = _subjects(models, changes)
     budgets, missing = trainings(subjects, options.step("train", batch, seq, None))
-    for one in subjects:
-        options.warn_beyond_table(one, seq)
-    _show(activations(budgets, dtype, missing), path, force, form)
+    _show(activations(budgets, dtype, missing), path, force, form, subjects, seq)
 
 
 @command.command("layers")
@@ -213,9 +212,7 @@ def _layers(
     step = Step.prefill(batch, seq) if of == "kv" else Step.train(batch, seq)
     subjects = _subjects(models, changes)
     budgets = {one.name: one.budget(step, Kernels(attention=attention), recompute) for one in subjects}
-    for one in subjects:
-        options.warn_beyond_table(one, seq)
-    _show(layers(budgets, of, dtype, policy), path, force, form)
+    _show(layers(budgets, of, dtype, policy), path, force, form, subjects, seq)
 
 
 @command.command("roofline")
@@ -245,6 +242,4 @@ def _roofline(
     step = options.step(mode, batch, seq, context)
     subjects = _subjects(models, changes)
     budgets = {one.name: one.budget(step, Kernels(attention=attention)) for one in subjects}
-    for one in subjects:
-        options.warn_beyond_table(one, step.s)
-    _show(roofline(budgets, machine, dtype), path, force, form)
+    _show(roofline(budgets, machine, dtype), path, force, form, subjects, step.s)

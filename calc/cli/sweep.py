@@ -59,8 +59,10 @@ def command(
 
     \b
     blockcalc sweep llama-3.1-8b --over s=2^10:2^17 --over b=1,8 --quantity kv
-    blockcalc sweep llama --over d=1024:8192:128 --over l=8:80 --tie h=128 --tie n=d/128 --tie k=n --tie f=4d --tie v=32000 -o sizes.csv
-    blockcalc sweep llama-3.1-70b --over tp=1,2,4,8 --over pp=1,2,4 --over s=2^12:2^17 --quantity params --quantity kv -o fit.parquet
+    blockcalc sweep llama --over d=1024:8192:128 --over l=8:80 --over v=32000 --tie h=128 --tie n=d/h --tie k=n --tie f=4d
+        -o llama.csv
+    blockcalc sweep llama-3.1-70b --over tp=1,2,4,8 --over pp=1,2,4 --over s=2^12:2^17 --quantity kv
+        --where "kv <= 16GiB" -o kv.csv
     """
     from ..sweep.spec import spec
 
@@ -108,7 +110,7 @@ def _data(found: Summary) -> dict[str, Any]:
 
 
 def _summary(found: Summary) -> Table:
-    facts = [("points", found.points), ("rows", found.rows), ("blocks", found.blocks), ("blocks that were there", found.resumed)]
+    facts = [(name, getattr(found, name)) for name in ("points", "rows", "blocks", "resumed")]
     facts += [(f"refused: {reason}", count) for reason, count in sorted(found.refused.items(), key=lambda one: -one[1])]
     facts += [("points a second", round(found.rate))] if found.computed else []
     return Table(found.output, (Column(""), Column("count", "count")), tuple(facts))

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..budget import Budget, Policy, widths
-from ..convention import flops
+from ..convention import flops, named
 from ..dims import Dim
 from ..errors import InputError
 from ..recorder import Recompute
@@ -28,6 +28,12 @@ class Setting(NamedTuple):
     dtype: str = "bf16"
     kv_dtype: str = "bf16"
     policy: Policy = "minimal"
+
+    def check(self) -> None:
+        """Raises InputError for a convention or a type that is none, whether a number depends on it or not."""
+        named(self.convention)
+        for dtype in (self.dtype, self.kv_dtype):
+            widths(dtype)
 
     def run(self, one: Costed) -> Budget:
         """The budget of the step itself."""

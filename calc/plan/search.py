@@ -93,7 +93,10 @@ class Found(NamedTuple):
 
 
 Progress = Callable[[int, int], None]
-"""Called with candidates that are done, and all of them."""
+"""Called with candidates that are bounded, and all of them."""
+
+STRIDE = 64
+"""Candidates between two calls."""
 
 
 def search(task: Task, shown: int = 1, losers: int = 0, progress: Progress | None = None) -> Found:
@@ -115,7 +118,6 @@ class _Search:
             why = self.refused.most_common(1)
             because = f": {why[0][0]}" if why else ""
             raise InputError(f"plan: no layout of {self.task.devices} devices divides this model and its batch{because}")
-        total = len(queue)
         heapify(queue)
         best: list[Timed] = []
         lost: list[tuple[int, float, Candidate]] = []
@@ -134,7 +136,6 @@ class _Search:
                     best.append(self.timed(one, found))
                 else:
                     lost.append((-found.free, bound, one))
-            self.progress(total - len(queue), total)
         return self.result(best, lost, losers)
 
     def result(self, best: Sequence[Timed], lost: list[tuple[int, float, Candidate]], losers: int) -> Found:
@@ -177,8 +178,11 @@ class _Search:
 
     def bounded(self) -> Iterator[tuple[float, Candidate]]:
         """Every candidate whose weights and states may fit, with a time that it cannot beat."""
-        for one in self.candidates():
-            self.count["candidates"] += 1
+        every = list(self.candidates())
+        self.count["candidates"] = len(every)
+        for done, one in enumerate(every, 1):
+            if done % STRIDE == 0 or done == len(every):
+                self.progress(done, len(every))
             if self.known.least_bytes(one) > self.task.available:
                 self.count["too large"] += 1
             else:

@@ -30,7 +30,8 @@ LOOK: Any = {
 def save(figure: Figure, path: Path, *, force: bool = False) -> None:
     """Write the picture, 1200 × 800 pixels, more where many panels need it; the same bytes for the same numbers.
 
-    Raises InputError for another ending than .png or .svg, and for a file that is there already, unless *force*.
+    Raises InputError for another ending than .png or .svg, for a file that is there already, unless *force*, and for one
+    that cannot be written.
     """
     ending = path.suffix.lower()
     if ending not in (".png", ".svg"):
@@ -41,7 +42,10 @@ def save(figure: Figure, path: Path, *, force: bool = False) -> None:
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         canvas = drawn(figure)
         metadata = {"Date": None, "Title": figure.title} if ending == ".svg" else {"Title": figure.title}
-        canvas.savefig(path, format=ending[1:], metadata=metadata)
+        try:
+            canvas.savefig(path, format=ending[1:], metadata=metadata)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def drawn(figure: Figure) -> Canvas:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -80,7 +80,7 @@ def breakable(mathml: str) -> str:
     rows: list[list[ET.Element]] = [[]]
     for leaf in _leaves(math):
         before = rows[-1][-1] if rows[-1] else None
-        if leaf.text in ("+", "-") and before is not None and before.text not in ("(", ",", "⌊", "⌈"):
+        if leaf.text in ("+", "-") and before is not None and before.text not in ("(", ","):
             leaf.set("form", "infix")
             rows.append([])
         rows[-1].append(_fenced(leaf))
@@ -92,9 +92,10 @@ def breakable(mathml: str) -> str:
 
 
 def _leaves(element: ET.Element) -> Iterator[ET.Element]:
-    """What is inside, in order, its rows opened; branches stay whole."""
+    """What is inside, in order, its rows opened; floors, ceilings and branches stay whole."""
     for child in element:
-        if child.tag == f"{{{_MATHML}}}mrow" and child.find(f"{{{_MATHML}}}mtable") is None:
+        whole = child.find(f"{{{_MATHML}}}mtable") is not None or (len(child) > 0 and child[0].text in ("⌊", "⌈"))
+        if child.tag == f"{{{_MATHML}}}mrow" and not whole:
             yield from _leaves(child)
         else:
             yield child
@@ -102,11 +103,9 @@ def _leaves(element: ET.Element) -> Iterator[ET.Element]:
 
 def _fenced(leaf: ET.Element) -> ET.Element:
     """A parenthesis told which side it closes, for its partner may stand in another row."""
-    sides: Sequence[tuple[str, str]] = (("prefix", "(⌊⌈"), ("postfix", ")⌋⌉"))
-    for form, signs in sides:
-        if leaf.text and leaf.text in signs:
-            leaf.set("form", form)
-            leaf.set("stretchy", "false")
+    if leaf.text in ("(", ")"):
+        leaf.set("form", "prefix" if leaf.text == "(" else "postfix")
+        leaf.set("stretchy", "false")
     if leaf.text == "-":
         leaf.text = "−"
     if leaf.text in ("min", "max"):

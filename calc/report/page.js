@@ -60,7 +60,8 @@ function fill(ledger, found, sizes) {
   const rows = found?.rows ?? {};
   for (const place of document.querySelectorAll(`[data-ledger="${ledger.name}"][data-row]`)) {
     const row = rows[place.dataset.row];
-    if (found) place.hidden = !row && !(found.refused && place.dataset.row === "total");
+    const dash = found?.refused && place.tagName === "TR" && place.dataset.row === "total";
+    if (found) place.hidden = !row && !dash;
     if (place.tagName === "TR") fillRow(place, row, rows.total, ledger.unit);
     else fillForm(place, row, sizes);
   }

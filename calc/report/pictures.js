@@ -168,5 +168,8 @@ function drawParts(found) {
 function draw(words, sizes, found) {
   if (element("picture-parts")) drawParts(found.parts);
   if (element("picture-kv")) drawCache(words, sizes, found.kv);
-  if (element("picture-flops") && !found.flops.refused) drawFlops(words, sizes, found.flops);
+  const shares = element("picture-flops");
+  if (!shares) return;
+  shares.hidden = Boolean(found.flops.refused);
+  if (!shares.hidden) drawFlops(words, sizes, found.flops);
 }

@@ -22,7 +22,7 @@ _RUN = re.compile(r"(\d{1,13}|\d{1,3}\^\d{1,2})(?::(\d{1,13}|\d{1,3}\^\d{1,2}))?
 
 
 class Axis:
-    """A name with values in the order given; sizes as runs of equal steps, so that an axis of 10⁹ costs no more than one of 3."""
+    """A name with values in the order given; sizes as runs of equal steps, so that an axis of 10⁹ is no more than one of 3."""
 
     def __init__(self, name: str, runs: tuple[range, ...] = (), words: tuple[Value, ...] = ()) -> None:
         self.name, self.runs, self.words = name, runs, words

@@ -33,7 +33,7 @@ class Boxes(NamedTuple):
         return -(-self.shape[self.axis] // self.step)
 
     @property
-    def count(self) -> int:
+    def total(self) -> int:
         """All of them."""
         return prod(self.shape[: self.axis]) * self.pieces
 
@@ -54,7 +54,7 @@ class Boxes(NamedTuple):
 
     def first(self, number: int) -> int:
         """The number of the box's first point; of the number behind the last box, how many points there are."""
-        if number == self.count:
+        if number == self.total:
             return prod(self.shape)
         point = 0
         for indices, size in zip(self.box(number), self.shape, strict=True):

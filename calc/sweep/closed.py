@@ -31,7 +31,7 @@ ENCODER = symbol("T_encoder")
 
 
 class Condition(NamedTuple):
-    """What a row is refused without: *below* divides *above*, which gives the letter *letter*; or *above* is at most *below*."""
+    """What a row is refused without: *below* divides *above*, which gives a letter; or *above* is at most *below*."""
 
     forms: Boxed  # above, below
     refusal: str
@@ -97,9 +97,9 @@ def _whole(expr: Any) -> bool:
 
 
 class Rank:
-    """One rank of *component*, a model, a stage or a block on symbols, whose input is *width* wide; what is traced once is kept.
+    """One rank of *component*, a model, a stage or a block on symbols, a block's input *width* wide. What is traced is kept.
 
-    *split* are those of RANKS that are more than one, *encoder* says that it has a length of its own.
+    *split* are those of RANKS that are more than one, *cut* is ZeRO 3, *encoder* a length of its own.
     """
 
     def __init__(
@@ -126,8 +126,8 @@ class Rank:
         conditions = {key: one for name in found for key, one in of[name].items()}
         conditions = {key: one for key, one in self._ledger.conditions.items() if key in conditions}  # each behind its letters
         places = {key: index for index, key in enumerate(conditions)}
-        made = tuple(conditions.values())
-        return Forms(closed, made, {name: tuple(places[key] for key in of[name]) for name in found}, refused, _needed(closed, made))
+        made, by_name = tuple(conditions.values()), {name: tuple(places[key] for key in of[name]) for name in found}
+        return Forms(closed, made, by_name, refused, _needed(closed, made))
 
     def _closed(self, name: str, how: How) -> tuple[Any, Noted]:
         """The quantity on symbols, and what it takes for granted. What it does not depend on is as usual."""

@@ -15,7 +15,7 @@ from .closed import Condition, Forms
 from .exact import Boxed, Exact, Ints, Size
 from .grid import Chosen, Grid
 from .letters import Fraction, column
-from .rows import Reasons, Rows, Whole, Words, word
+from .rows import Reasons, Rows, Whole, Words, as_text
 from .variants import Variant
 
 
@@ -32,7 +32,7 @@ def rows(grid: Grid, block: int, scratch: dict[str, Ints] | None = None) -> Rows
     first, span = block * grid.together, grid.span(block)
     found = _Block(grid, len(span), {} if scratch is None else scratch)
     found.numbers["point"][:] = np.arange(span.start, span.stop)
-    for number in range(first, min(first + grid.together, grid.boxes.count)):
+    for number in range(first, min(first + grid.together, grid.boxes.total)):
         start = grid.boxes.first(number) - span.start
         _Box(grid, grid.boxes.box(number), found, start).fill()
     return found.rows()
@@ -44,7 +44,7 @@ class _Block:
     def __init__(self, grid: Grid, count: int, scratch: dict[str, Ints]) -> None:
         self.grid, self.count, self.reasons = grid, count, Reasons()
         self.words = {one.name: Reasons() for one in grid.outer if not one.whole}
-        names = [*(one.name for one in grid.outer), *(column(one.name) for one in (*grid.letters, *grid.ties))]
+        names = [*(one.name for one in grid.outer), *map(column, grid.given)]
         self.numbers: dict[str, Ints] = {}
         for name in ("point", *names, *grid.spec.quantities):
             if len(scratch.get(name, ())) < count:
@@ -69,15 +69,17 @@ class _Block:
             found[name] = Words(values, self.words[name].words) if name in self.words else Whole(values, absent)
         why, refused = np.zeros(self.count, np.int32), {}
         if self.codes:
-            why = self.reasons.joined(self.grid.spec.quantities, [self.codes.get(name, why) for name in self.grid.spec.quantities])
+            names = self.grid.spec.quantities
+            why = self.reasons.joined(names, [self.codes.get(name, why) for name in names])
             counts = np.bincount(why, minlength=len(self.reasons.words)).tolist()
             refused = {text: n for text, n in zip(self.reasons.words, counts, strict=True) if text is not None and n}
         found["refused"] = Words(why, self.reasons.words)
         keep = self.keep
         if self.grid.spec.valid and self.codes:
             keep = (why == 0) if keep is None else keep & (why == 0)
-        kept = found if keep is None or keep.all() else {name: one[keep] for name, one in found.items()}
-        return Rows(kept, self.count, refused)
+        if keep is not None and not keep.all():
+            found = {name: one.only(keep) for name, one in found.items()}
+        return Rows(found, self.count, refused)
 
 
 class _Box:
@@ -101,7 +103,7 @@ class _Box:
         for place, one in enumerate(self.grid.outer):
             values = [chosen.values[place] for chosen in self.chosen]
             words = self.block.words.get(one.name)
-            numbers = values if words is None else [words.place(word(value)) for value in values]
+            numbers = values if words is None else [words.place(as_text(value)) for value in values]
             self.here(self.block.numbers[one.name])[:] = _along(np.array(numbers, dtype=np.int64), 0, len(self.shape))
         for name, sizes in self.letters.items():
             self.here(self.block.numbers[column(name)])[:] = sizes

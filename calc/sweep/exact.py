@@ -44,11 +44,11 @@ class Boxed(Compiled):
             return [_narrowed(values) for values in self._run(*map(_python, given))]
         axis = shape.index(max(shape))
         middle = shape[axis] // 2
-        halves = [
-            (part, self.on({name: _cut(sizes[name], axis, part) for name in self.symbols}, (*shape[:axis], len(part), *shape[axis + 1 :])))
-            for part in (range(middle), range(middle, shape[axis]))
-        ]  # fmt: skip
-        return [_joined(shape, axis, [(part, found[index]) for part, found in halves]) for index in range(len(self.expressions))]
+        halves = []
+        for part in (range(middle), range(middle, shape[axis])):
+            cut = {name: _cut(sizes[name], axis, part) for name in self.symbols}
+            halves.append((part, self.on(cut, (*shape[:axis], len(part), *shape[axis + 1 :]))))
+        return [_joined(shape, axis, [(part, found[i]) for part, found in halves]) for i in range(len(self.expressions))]
 
 
 def _python(size: Size) -> Any:

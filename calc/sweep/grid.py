@@ -14,8 +14,8 @@ from ..tables import presets
 from .axes import Axis, Value, axis
 from .boxes import Boxes
 from .exact import LIMIT
-from .letters import Comparison, Fraction, column, letter, tie, unknown, where
-from .spec import OPTIONS, Spec, check_option
+from .letters import Fraction, column, letter, tie, unknown, where
+from .spec import OPTIONS, USUAL, Spec, check_option
 from .variants import LAYOUT, Variant, Variants
 
 MOST = 32768  # points of a box: what stays in a processor's cache
@@ -106,11 +106,16 @@ class Grid:
             if one.name not in self.names:
                 raise InputError(f"--tie {one.text}: {unknown(column(one.name), self.names)}")
             if self.staged and _layers(one.name):
-                raise InputError(f"--tie {one.text}: pipeline stages (pp) need a number of layers that is an axis, or the model's")
+                raise InputError(f"--tie {one.text}: with pipeline stages the number of layers is an axis, or the model's own")
             late = [name for name in one.forms.symbols if name in made[place:]]
             if late:
                 raise InputError(f"--tie {one.text}: {column(late[0])} is tied only after it")
         return found
+
+    @property
+    def given(self) -> list[str]:
+        """The letters that an axis or a tie gives sizes to."""
+        return [*(one.name for one in self.letters), *(one.name for one in self.ties)]
 
     def _check(self) -> None:
         """Refuse a grid whose first point of every model lacks a size."""
@@ -119,7 +124,7 @@ class Grid:
             chosen = self.chosen(i * per_model)
             if isinstance(chosen.variant, str):
                 continue
-            given = {one.name for one in (*self.letters, *self.ties)}
+            given = {*self.given}
             for forms, sizes in zip(chosen.variant.forms, chosen.variant.sizes, strict=True):
                 missing = sorted(map(column, forms.symbols - given - sizes.keys()))
                 if missing:
@@ -130,11 +135,11 @@ class Grid:
     @property
     def blocks(self) -> int:
         """How many blocks there are."""
-        return -(-self.boxes.count // self.together)
+        return -(-self.boxes.total // self.together)
 
     def span(self, block: int) -> range:
         """The numbers of the points of a block."""
-        last = min((block + 1) * self.together, self.boxes.count)
+        last = min((block + 1) * self.together, self.boxes.total)
         return range(self.boxes.first(block * self.together), self.boxes.first(last))
 
     def chosen(self, index: int) -> Chosen:
@@ -155,7 +160,7 @@ class Grid:
         for one, kind, value in zip(self.outer, self.kinds, values, strict=True):
             by[kind][letter(one.name) if kind == "layers" else one.name] = value
         self._check_letters(model, tuple(by["field"].items()))
-        options = {**{name: known[0] for name, known in OPTIONS.items()}, "dtype": "bf16", **dict(self.spec.options), **by["option"]}
+        options = {**USUAL, **dict(self.spec.options), **by["option"]}
         found = self.variants.variant(
             model, tuple(by["field"].items()), tuple(options.items()), by["layout"], tuple(by["layers"].items())
         )
@@ -165,9 +170,9 @@ class Grid:
     def _check_letters(self, model: int, changes: tuple[tuple[str, Value], ...]) -> None:
         """Another value of a field may leave a model without a letter that has an axis or a tie."""
         there = {*_STEP, *map(str, self.variants.read(model, changes)[0].usual)}
-        for one in (*self.letters, *self.ties):
-            if one.name not in there:
-                raise InputError(f"{self.spec.models[model][0]} has no letter {column(one.name)} here")
+        for name in self.given:
+            if name not in there:
+                raise InputError(f"{self.spec.models[model][0]} has no letter {column(name)} here")
 
 
 def _once(names: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ..dims import symbol
 from ..errors import InputError
+from ..inverse.grammar import BYTES
 from ..inverse.grammar import size as read_size
 from ..inverse.problem import WORDS
 from ..quantities import QUANTITIES
@@ -22,7 +23,7 @@ _COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le, ">=": operator.ge, "!=": operator.ne, "=": operator.eq, "<": operator.lt, ">": operator.gt,
     "≤": operator.le, "≥": operator.ge, "≠": operator.ne,
 }  # fmt: skip
-_UNITS = {f"{letter}{unit}B": base**power for unit, base in (("", 1000), ("i", 1024)) for power, letter in enumerate("KMGTP", 1)}
+_UNITS = {name: size for name, size in BYTES.items() if len(name) > 1}  # one letter is a size's
 _POWER = re.compile(r"e(\d{1,2})", re.ASCII)
 
 

@@ -19,12 +19,13 @@ class Whole(NamedTuple):
     values: NDArray[Any]
     missing: Bools | None = None
 
-    def __getitem__(self, rows: Any) -> Whole:
+    def only(self, rows: Any) -> Whole:
+        """Some of the rows."""
         return Whole(self.values[rows], None if self.missing is None else self.missing[rows])
 
     def cells(self) -> list[int | None]:
         """Python's integers, or None."""
-        values = self.values.tolist()
+        values: list[int | None] = self.values.tolist()
         if self.missing is None:
             return values
         return [None if absent else value for value, absent in zip(values, self.missing.tolist(), strict=True)]
@@ -36,7 +37,8 @@ class Words(NamedTuple):
     values: NDArray[Any]
     words: Sequence[Value]
 
-    def __getitem__(self, rows: Any) -> Words:
+    def only(self, rows: Any) -> Words:
+        """Some of the rows."""
         return Words(self.values[rows], self.words)
 
     def cells(self) -> list[Value]:
@@ -52,7 +54,7 @@ class Rows(NamedTuple):
     refused: Mapping[str, int]  # how many points, by the reason why
 
     @property
-    def count(self) -> int:
+    def height(self) -> int:
         """How many rows."""
         return len(next(iter(self.columns.values())).values)
 
@@ -79,7 +81,8 @@ class Reasons:
 
     def joined(self, names: Sequence[str], codes: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
         """One number a row for the reasons of several quantities, each of which is named unless it is the reason of all."""
-        kinds, place = [()], np.zeros(len(codes[0]), np.int64)
+        kinds: list[tuple[int, ...]] = [()]
+        place = np.zeros(len(codes[0]), np.int64)
         for code in codes:  # the kinds of rows so far, each with the reasons of its quantities
             place = place * len(self.words) + code
             there = np.flatnonzero(np.bincount(place))
@@ -95,6 +98,6 @@ class Reasons:
         return self.place("; ".join(f"{name}: {self.words[code]}" for name, code in zip(names, kind, strict=True) if code))
 
 
-def word(value: Value) -> Value:
+def as_text(value: Value) -> str:
     """A value as it stands in a column of words: text as it is, all else as JSON."""
     return value if isinstance(value, str) else json.dumps(value)

@@ -18,6 +18,7 @@ from .parts import Parts
 from .spec import Spec
 from .writers import Format, encode
 
+
 class Encoded(NamedTuple):
     """A block as bytes, with what its log says of it."""
 
@@ -57,7 +58,7 @@ def block(spec: Spec, number: int, form: Format) -> Encoded:
     """The block of that number, as bytes. Another machine that has blockcalc makes the same."""
     grid, scratch = _workplace(spec, get_ident())
     found = rows(grid, number, scratch)
-    return Encoded(number, encode(found, form, spec.quantities), found.count, found.points, dict(found.refused))
+    return Encoded(number, encode(found, form, spec.quantities), found.height, found.points, dict(found.refused))
 
 
 def sweep(

@@ -21,7 +21,9 @@ OPTIONS: Mapping[str, Sequence[str]] = {
     "attention": ("math", "flash"),
     "recompute": ("none", "selective", "full"),
 }
-"""How a quantity is counted, the usual first, but for dtype: bf16. Each may be an axis."""
+"""How a quantity is counted. Each may be an axis."""
+
+USUAL = {"dtype": "bf16", "convention": "torch", "policy": "minimal", "attention": "math", "recompute": "none"}
 
 POINTS = 2**18
 """Points of a block, which is what is written, or lost, at once."""

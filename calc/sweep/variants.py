@@ -71,8 +71,9 @@ class Variants:
         self, model: int, changes: tuple[tuple[str, Value], ...], options: tuple[tuple[str, str], ...], split: frozenset[str],
         sequence: bool, zero: int, pp: int, layers: tuple[tuple[str, int], ...],
     ) -> Variant:  # fmt: skip
-        given = dict(options)
-        how = How(given["dtype"], given["convention"], given["policy"], Kernels(attention=given["attention"]), given["recompute"])  # type: ignore[arg-type]
+        given: dict[str, Any] = dict(options)
+        kernels = Kernels(attention=given.pop("attention"))
+        how = How(kernels=kernels, **given)
         pieces = self._pieces(model, changes, pp, layers)
         made = (self._forms_of(piece, how, split, sequence, zero == 3) for piece in pieces)
         return Variant(tuple(made), tuple(piece.sizes for piece in pieces))

@@ -87,4 +87,4 @@ def _array(column: Whole | Words) -> Any:
         return pa.array(column.values, mask=column.missing)
     absent = np.array([word is None for word in column.words])[column.values]
     places = pa.array(column.values.astype(np.int32), mask=absent)
-    return pa.DictionaryArray.from_arrays(places, pa.array(["" if word is None else word for word in column.words], pa.string()))
+    return pa.DictionaryArray.from_arrays(places, pa.array([word or "" for word in column.words], pa.string()))
