@@ -111,9 +111,9 @@ def main(points: int) -> None:
         Row("the same into Parquet", "NumPy by hand, in pieces", pairs(found["parquet"], found["hand"])),
     ]
     notes = [
-        f"{len(QUANTITIES)} quantities of llamas on {len(grid.outer[1]) * len(grid.outer[2])} layouts, one process; every result"
-        " equal. NumPy by hand starts from columns of a rank's sizes and makes the quantities alone; a sweep makes the columns of"
-        " sizes and of reasons too, divides among ranks, and checks what divides and what fits.",
+        f"{len(QUANTITIES)} quantities of llamas on {len(grid.outer[1]) * len(grid.outer[2])} layouts, one process; all results"
+        " equal. NumPy by hand starts from columns of a rank's sizes and makes the quantities alone; a sweep makes the columns"
+        " of sizes and of reasons too, divides among ranks, and checks what divides and what fits.",
         f"Here that was {a_second / 1e6:,.0f} million points a second of processor time.",
     ]
     report("sweep_command", "A grid of sizes, steps and layouts", table, notes, ("blockcalc", "numpy", "sympy", "pyarrow"))

@@ -19,7 +19,7 @@ _LIMIT = 2**63
 
 
 class _Printer(PythonCodePrinter):  # type: ignore[misc]
-    """Small powers as products, minima and maxima by the names that the code is run with."""
+    """Small powers as products; minima, maxima and branches by the names that the code is run with."""
 
     def _print_Pow(self, expr: Any, rational: bool = False, sqrt: str = "math.sqrt") -> str:
         if expr.exp.is_Integer and 0 < expr.exp <= 4:
@@ -41,6 +41,13 @@ class _Printer(PythonCodePrinter):  # type: ignore[misc]
 
     def _print_Max(self, expr: Any) -> str:
         return self._chained("maximum", expr)
+
+    def _print_Piecewise(self, expr: Any) -> str:
+        *branches, (last, _) = expr.args
+        text = self._print(last)
+        for value, condition in reversed(branches):
+            text = f"where({self._print(condition)}, {self._print(value)}, {text})"
+        return str(text)
 
 
 class Compiled:
@@ -64,8 +71,8 @@ class Compiled:
         self.denominators = tuple(map(int, denominators))
         self._code = _function(self.symbols, numerators, self.denominators)
         limits = [sympy.Max(*bounds(numerator)) for numerator in numerators]
-        self._bounds = _function(self.symbols, limits, (1,) * len(limits))(min, max)
-        self._exact = self._code(min, max)
+        self._bounds = _function(self.symbols, limits, (1,) * len(limits))(min, max, _chosen)
+        self._exact = self._code(min, max, _chosen)
 
     def __call__(self, **sizes: int) -> tuple[int, ...]:
         """The values at these sizes, as exact integers. Raises InputError when a size is missing."""
@@ -96,7 +103,7 @@ class Compiled:
         shape = numpy.broadcast_shapes(*(array.shape for array in given))
         columns: list[Any] = [numpy.broadcast_to(array, shape).reshape(-1) if array.ndim else int(array) for array in given]
         count = int(numpy.prod(shape))
-        run = self._code(numpy.minimum, numpy.maximum)
+        run = self._code(numpy.minimum, numpy.maximum, numpy.where)
         out = [numpy.empty(count, dtype=numpy.int64) for _ in self.expressions]
         for start in range(0, count, _BLOCK):
             block = [c if type(c) is int else c[start : start + _BLOCK].astype(numpy.int64, copy=False) for c in columns]
@@ -112,10 +119,14 @@ class Compiled:
                 raise InputError(f"{expr} may reach {bound} in this array, past the 2**63 that int64 holds; use integers")
 
 
+def _chosen(condition: Any, then: Any, otherwise: Any) -> Any:
+    return then if condition else otherwise
+
+
 def _function(
     symbols: Sequence[str], numerators: Sequence[Any], denominators: Sequence[int]
-) -> Callable[[Any, Any], Callable[..., Any]]:
-    """A function of ``minimum`` and ``maximum`` that returns the compiled function, common parts computed once."""
+) -> Callable[[Any, Any, Any], Callable[..., Any]]:
+    """A function of ``minimum``, ``maximum`` and ``where`` that returns the compiled function, common parts computed once."""
     shared, reduced = sympy.cse(list(numerators), symbols=sympy.numbered_symbols("x_"))
     printer = _Printer()
     lines = [f"        {name} = {printer.doprint(expr)}" for name, expr in shared]
@@ -124,12 +135,12 @@ def _function(
         for expr, denominator in zip(reduced, denominators, strict=True)
     ]
     source = "\n".join([
-        "def make(minimum, maximum):", f"    def compiled({', '.join(symbols)}):", *lines,
+        "def make(minimum, maximum, where):", f"    def compiled({', '.join(symbols)}):", *lines,
         f"        return ({', '.join(results)},)", "    return compiled",
     ])  # fmt: skip
     scope: dict[str, Any] = {}
     exec(compile(source, "<closed form>", "exec"), scope)  # the text is sympy's printing of symbols made here
-    make: Callable[[Any, Any], Callable[..., Any]] = scope["make"]
+    make: Callable[[Any, Any, Any], Callable[..., Any]] = scope["make"]
     return make
 
 

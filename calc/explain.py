@@ -14,7 +14,7 @@ from .blocks.norm import LayerNorm
 from .breakdown import USUAL, How, breakdown, budget_of, step_of
 from .catalogue import BLOCKS
 from .dims import Dim, check_sizes, symbol
-from .symbolic import symbolize, tidy
+from .symbolic import check_windows, symbolize, tidy
 from .tape import Tape
 from .tensor import Line
 from .text import text
@@ -100,6 +100,7 @@ def explain(
         number = budget_of(subject.component, step_of(quantity, batch, seq, seen), how, subject.width)
         for line in number.lines:
             lines.setdefault(line.path, []).append(line)
+        check_windows(how.about(quantity).get("policy"), subject.sizes)
         exprs = breakdown(form, quantity, how)
         for path, value in breakdown(number, quantity, how).items():
             leaves.setdefault(path, {})[quantity] = exprs[path], value
@@ -161,9 +162,9 @@ def select(root: Node, pattern: str | None) -> tuple[Node, ...]:
 
 RULES: Mapping[str, Any] = MappingProxyType({
     "linear": Tape.linear, "router": Tape.linear, "convolution": Tape.convolution, "lookup": Tape.lookup,
-    "product": Tape.product, "attention": Tape.attention, "flash": Tape._flash, "cache": Tape.cache, "rotate": Tape.rotate,
-    "layer norm": Tape.layer_norm, "rms norm": Tape.rms_norm, "act": Tape.act, "add": Tape.add, "mul": Tape.mul,
-    "div": Tape.divide, "scale": Tape.scale, "reduce": Tape.reduce, "concat": Tape.concat, "cast": Tape.widen,
+    "product": Tape.product, "attention": Tape.attention, "flash": Tape._flash, "fused": Tape._fused, "cache": Tape.cache,
+    "rotate": Tape.rotate, "layer norm": Tape.layer_norm, "rms norm": Tape.rms_norm, "act": Tape.act, "add": Tape.add,
+    "mul": Tape.mul, "div": Tape.divide, "scale": Tape.scale, "reduce": Tape.reduce, "concat": Tape.concat, "cast": Tape.widen,
     "loss": Tape.cross_entropy, "gather": Tape.dispatch, "scatter": Tape.combine, "checkpoint": Tape.checkpoint,
     "mask": Tape.attention, "sort": Tape.route, "dropout": Tape.dropout,
 })  # fmt: skip
@@ -178,8 +179,8 @@ def rule(line: Line) -> str:
     name = line.kind
     if name == "norm":
         name = "layer norm" if line.origin is LayerNorm else "rms norm"
-    elif name == "attention" and line.path.endswith("flash"):
-        name = "flash"
+    elif name == "attention" and (last := line.path.rpartition(".")[2]) in ("flash", "fused"):
+        name = last
     return f"{name}: {_flat(RULES[name].__doc__.partition(chr(10) * 2)[0])}" if name in RULES else ""
 
 

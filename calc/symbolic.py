@@ -45,6 +45,7 @@ class Formula(NamedTuple):
         missing = sorted(str(s) for s in self.expr.free_symbols if str(s) not in given)
         if missing:
             raise InputError(f"the formula needs a value for {', '.join(missing)}")
+        check_windows(self.conditions.get("policy"), {str(s): given[str(s)] for s in self.expr.free_symbols})
         value = self.expr.subs({s: given[str(s)] for s in self.expr.free_symbols}, simultaneous=True)
         if not value.is_integer:
             raise InputError(f"the formula gives {value} at these sizes, not a whole number: a size does not divide")
@@ -84,6 +85,13 @@ def formula(
     found = _symbolic(subject, d, changes)
     expr = QUANTITIES[quantity].read(asked.budget(found), widths(dtype), convention, policy)
     return asked.formula(found, found.name, expr)
+
+
+def check_windows(policy: str | None, sizes: Mapping[str, int]) -> None:
+    """Refuse a window of 1 under the policy of transformers, which caches it whole: no closed form here says so."""
+    for name, size in sizes.items():
+        if policy == "transformers" and size == 1 and name.partition("_")[0] == "W":
+            raise InputError(f"{name} = 1: policy transformers caches a window of 1 whole, which is another closed form")
 
 
 def components(
@@ -132,6 +140,9 @@ class _Question(NamedTuple):
         letters = {s: found.letters.get(str(s), str(s).lower()) for s in symbols}
         meanings = {s: MEANINGS.get(letter, "") + _scope(str(s)) for s, letter in letters.items()}
         units = {s: UNITS.get(letter, "") for s, letter in letters.items()}
+        if self.conditions.get("policy") == "transformers":
+            check_windows("transformers", {str(s): found.values[s] for s in symbols if s in found.values})
+            meanings |= {s: f"{meanings[s]}, 2 at least" for s, letter in letters.items() if letter == "w"}
         return Formula(
             name, self.quantity, QUANTITIES[self.quantity].unit, expr, MappingProxyType(meanings),
             MappingProxyType(found.values), MappingProxyType(units), self.conditions,

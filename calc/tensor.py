@@ -178,7 +178,8 @@ class Step:
 class Kernels:
     """Which implementation runs, and so what autograd keeps. Each rule was measured on a twin.
 
-    ``attention``: ``math`` writes the scores out, ``flash`` keeps one log-sum-exp a row. ``norm``: ``composed`` is
+    ``attention``: ``math`` writes the scores out; one kernel keeps one log-sum-exp a row, ``flash`` as torch has it for the CPU,
+    ``fused`` as GPUs have it, where more is in it: unequal widths, windows, soft caps, sinks, dropout. ``norm``: ``composed`` is
     RMSNorm out of elementary operations (the CPU), ``fused`` one kernel (CUDA). ``gated``: a gated feed-forward's product
     written out, or ``fused``, one kernel that runs the activation again backward. ``loss``: cross entropy written out, or
     ``fused``, one kernel that writes the gradient over the logits. Fused both are as Transformer Engine and Liger Kernel have
@@ -187,7 +188,7 @@ class Kernels:
     et al. 2014, where Vaswani et al. 2017, section 5.4, and GPT-2 have it.
     """
 
-    attention: Literal["math", "flash"] = "math"
+    attention: Literal["math", "flash", "fused"] = "math"
     norm: Literal["composed", "fused"] = "composed"
     gated: Literal["plain", "fused"] = "plain"
     loss: Literal["plain", "fused"] = "plain"

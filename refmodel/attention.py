@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from . import fused
 from .context import Run
 from .position import ALiBi, RelativeBias, RelativeKeys, Rotary
 
@@ -86,6 +87,11 @@ def attend(
         mask = run.buffer(("mask", *key), hidden) if causal else None
         written_out = partial(math, mask=mask, scale=scale, cap=cap, sinks=sinks, drop=run.drop)
         return run.again("selective", written_out, q, k, v, bias, near, far)
+    if run.kernel == "fused":
+        if near is not None:
+            raise NotImplementedError("no fused kernel takes a vector a pair")
+        scores = fused.Scores(scale, cap, hidden if causal else None, 0.0 if run.dropout == "none" else run.DROPPED)
+        return run.again("selective", partial(fused.Attention.apply, scores), q, k, v, bias, sinks)
     if cap is not None or sinks is not None or near is not None or run.dropout != "none":
         raise NotImplementedError("no flash kernel on the CPU takes a soft cap, sinks, a vector a pair or dropout")
     plain = bias is None and (not causal or (t == s and window is None and chunk is None))
@@ -161,7 +167,7 @@ class Attention(nn.Module):
         return (q, k) if self.q_norm is None or self.k_norm is None else (self.q_norm(q), self.k_norm(k))
 
     def bias(self, q: Tensor, k: Tensor, run: Run) -> Tensor | None:
-        """What position adds to the scores, (n t s) or (n 1 s)."""
+        """What position adds to the scores, (n t s) or (n 1 s), or their slopes (n)."""
         if isinstance(self.position, RelativeBias):
             return self.position(q.size(1), k.size(1), run)
         return self.position(k.size(1), k, run) if isinstance(self.position, ALiBi) else None

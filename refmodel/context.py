@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -54,7 +54,9 @@ class Caches:
 class Run:
     """One forward pass. ``places`` are the layers that ran so far, for those who measure."""
 
-    kernel: Literal["math", "flash"] = "math"
+    DROPPED: ClassVar[float] = 0.1
+
+    kernel: Literal["math", "flash", "fused"] = "math"
     recompute: Literal["none", "selective", "full"] = "none"
     gated: Literal["plain", "fused"] = "plain"
     loss: Literal["plain", "fused"] = "plain"
@@ -96,7 +98,7 @@ class Run:
         """x with a tenth of its entries set to 0 and the others scaled up: by noise as wide as x, or by a boolean mask."""
         if self.dropout == "none":
             return x
-        return torch.native_dropout(x, 0.1, True)[0] if self.dropout == "mask" else F.dropout(x, 0.1)
+        return torch.native_dropout(x, self.DROPPED, True)[0] if self.dropout == "mask" else F.dropout(x, self.DROPPED)
 
     def last(self, owner: nn.Module, x: Tensor) -> Tensor | None:
         """The vector (b 1 d) before x (b t d) that *owner* left in the cache, if there is one; x's last takes its place."""

@@ -34,10 +34,14 @@ class Embedding(nn.Module):
         """Random tokens (b t)."""
         return torch.randint(len(self.token), (b, t))
 
+    def look_up(self, ids: Tensor) -> Tensor:
+        """The rows (b t i) of the tokens ids (b t)."""
+        return F.embedding(ids, self.token)
+
     def forward(self, ids: Tensor, run: Run) -> Tensor:
         """The vectors (b t d) of the tokens ids (b t), all of type 0."""
         run.tokens = ids
-        x = F.embedding(ids, self.token)  # b t i
+        x = self.look_up(ids)  # b t i
         if self.project is not None and not self.project_last:
             x = self.project(x)  # b t d
         if isinstance(self.position, Sinusoidal):
@@ -137,7 +141,7 @@ class Model(nn.Module):
         outputs = [self.output(x, last)]
         for number, predictor in enumerate(self.predictors, 1):
             assert isinstance(self.embedding, Embedding)
-            x = predictor(x, F.embedding(ids.roll(-number, 1), self.embedding.token), run)  # b t d
+            x = predictor(x, self.embedding.look_up(ids.roll(-number, 1)), run)  # b t d
             outputs.append(self.output(x, last))
         if run.caches is not None:
             run.caches.length += ids.size(1)

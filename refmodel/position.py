@@ -94,7 +94,10 @@ class ALiBi(nn.Module):
         self.slopes = (slopes + between)[:n]
 
     def forward(self, s: int, x: Tensor, run: Run) -> Tensor:
-        """The bias (n 1 s) for s keys, in x's type: a buffer of the whole model."""
+        """The bias (n 1 s) for s keys, in x's type, or the slopes (n) that a fused kernel makes it of: a buffer of the whole
+        model."""
+        if run.kernel == "fused":
+            return run.buffer(("slopes", len(self.slopes)), lambda: torch.tensor(self.slopes))
         slopes = torch.tensor(self.slopes)[:, None, None]  # n 1 1
         return run.buffer(("alibi", len(self.slopes), s), lambda: (slopes * torch.arange(s)).to(x.dtype))
 

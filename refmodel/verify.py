@@ -163,7 +163,8 @@ def _params(component: Any, d: int, sizes: Sizes) -> int:
 
 
 def _flops(part: str, kernel: str, component: Any, d: int, sizes: Sizes) -> int:
-    found = measure.flops(_twin(component, d, sizes)[1], Run(kernel=kernel))  # type: ignore[arg-type]
+    step, run = _twin(component, d, sizes)[1], Run(kernel=kernel)  # type: ignore[arg-type]
+    found = measure.flops(step, run, training=part == "backward")
     return int(getattr(found, part))
 
 
@@ -194,15 +195,22 @@ def _engine_cached(policy: str, component: Any, d: Any, sizes: Mapping[str, Any]
     return sum(trace(component, step, d).cache(widths("bf16"), policy).values())  # type: ignore[arg-type]
 
 
-def quantities(dtypes: Collection[str], device: str) -> Iterator[Quantity]:
+def kernels(entry: Entry) -> tuple[str, ...]:
+    """Those of attention, where there is any; else all are one."""
+    component, d = entry.build({})
+    attends = any(line.kind == "attention" for line in trace(component, Step.train(2, 2), d).lines)
+    return ("math", "flash", "fused") if attends else ("math",)
+
+
+def quantities(dtypes: Collection[str], device: str, kernels: Collection[str]) -> Iterator[Quantity]:
     """Parameters, FLOPs by kernel, saved bytes by type, kernel and recomputation, cache bytes by policy.
 
     Saved bytes are compared on the CPU, whose kernels the rules describe.
     """
     yield Quantity("parameters", lambda c, d, s: _budget(c, d, s).parameters().total, _params)
-    for part, kernel in itertools.product(("forward", "backward"), ("math", "flash")):
+    for part, kernel in itertools.product(("forward", "backward"), kernels):
         yield Quantity(f"FLOPs {part} {kernel}", partial(_engine_flops, part, kernel), partial(_flops, part, kernel))
-    for how in itertools.product(dtypes if device == "cpu" else (), ("math", "flash"), ("none", "selective")):
+    for how in itertools.product(dtypes if device == "cpu" else (), kernels, ("none", "selective")):
         yield Quantity(_saved_name(*how), partial(_engine_saved, *how), partial(_saved, *how))
     for policy in ("minimal", "transformers"):
         yield Quantity(f"cache bf16 {policy}", partial(_engine_cached, policy), partial(_cached, policy))
@@ -230,7 +238,7 @@ def verify_block(
     *most* draws at most are made, where a difference is looked for and no proof.
     """
     entry = BLOCKS[name]
-    for quantity, branch in itertools.product(quantities(dtypes, device), branches(entry)):
+    for quantity, branch in itertools.product(quantities(dtypes, device, kernels(entry)), branches(entry)):
         letters = {letter: symbol(letter.upper()) for letter in {*free_letters(entry)}}
         try:
             made = entry.make(**{letter: letters[letter] for letter in entry.sizes})
@@ -265,11 +273,11 @@ def verify_model(
 ) -> list[Verdict]:
     """A whole model against its twin, at its own sizes: one draw, and so no bound.
 
-    A model of more than 10⁸ parameters is built and run on the meta device, and only in fp32 with written-out attention:
-    that device has no flash kernel, and keeps LayerNorm's statistics of bf16 in fp32.
+    A model of more than 10⁸ parameters is built and run on the meta device, and only in fp32, without the flash kernel: that
+    device has none, and keeps LayerNorm's statistics of bf16 in fp32.
     """
     large = model.budget(Step.forward(1, 1)).parameters().total > LARGE
-    kinds = (("fp32", "math"),) if large else (("fp32", "math"), ("bf16", "math"), ("bf16", "flash"))
+    kinds = (("fp32", "math"), *((("fp32", "fused"),) if large else (("bf16", "math"), ("bf16", "flash"), ("bf16", "fused"))))
     verdicts: list[Verdict] = []
     with torch.device("meta" if large else "cpu"):
         for (dtype, kernel), recompute in itertools.product(kinds, ("none", "selective", "full")):

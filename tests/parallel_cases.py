@@ -9,21 +9,22 @@ from typing import Any, NamedTuple
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
+from torch.utils.checkpoint import set_checkpoint_early_stop
 
-from blockcalc import Step, widths
+from blockcalc import Budget, Step, widths
+from blockcalc.errors import BlockcalcError
 from blockcalc.model import Model, trace
 from blockcalc.plan.collectives import collectives, gradients, sends
 from blockcalc.plan.layout import Layout
 from blockcalc.plan.shard import fully_sharded as cut_rows
 from blockcalc.plan.shard import shard
-from blockcalc.plan.stages import in_flight, stages
+from blockcalc.plan.stages import Stage, in_flight, stages
 from blockcalc.refmodel import measure, moe, norm
 from blockcalc.refmodel.build import build
 from blockcalc.refmodel.context import Run
 from blockcalc.refmodel.parallel.build import parallel
 from blockcalc.refmodel.parallel.measure import Sent, traffic
 from blockcalc.refmodel.parallel.model import cross_entropy
-from blockcalc.refmodel.parallel.moe import evenly
 from blockcalc.refmodel.parallel.pipeline import Kept, schedule, sum_ends
 from blockcalc.refmodel.parallel.ranks import ALONE
 from blockcalc.refmodel.parallel.weights import add_up, pieces, sum_gradients
@@ -110,9 +111,11 @@ def language_model(case: Case, ranks: Any, dtype: torch.dtype) -> Pair:
 
     def steps(twin: Any, ids: torch.Tensor, targets: torch.Tensor, source: torch.Tensor, group: Any) -> Any:
         def step(run: Run) -> torch.Tensor:
-            logits = twin(ids, run, None if model.encoder is None else source).flatten(0, 1)
-            run.places.append("loss")
-            return cross_entropy(logits, targets.flatten(), group)
+            losses, given = [], (ids, run, None if model.encoder is None else source)
+            for logits in twin.outputs(*given) if model.predictors else [twin(*given)]:
+                run.places.append("loss")
+                losses.append(cross_entropy(logits.flatten(0, 1), targets.flatten().clone(), group))
+            return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
         return step
 
@@ -121,18 +124,49 @@ def language_model(case: Case, ranks: Any, dtype: torch.dtype) -> Pair:
     return Pair(part, steps(part, *own, ranks.tp), one / ranks.cp.size, whole, every, [])
 
 
+def stage(case: Case, ranks: Any, dtype: torch.dtype) -> Pair:
+    """A pipeline's stage on random tokens, or on what the stage before made; without a whole."""
+    one = case.component
+    part = parallel(one, 0, ranks).to(dtype)
+    first, between, _ = handed_on(case, ranks, dtype)
+
+    def step(run: Run) -> torch.Tensor:
+        out = part(first if one.first else between, run)
+        if not one.last:
+            return out
+        run.places.append("loss")
+        return cross_entropy(out.flatten(0, 1), torch.zeros_like(first).flatten(), ranks.tp)
+
+    grad = torch.tensor(1.0, dtype=dtype) if one.last else torch.empty_like(between)
+    return Pair(part, step, grad, part, [], [])
+
+
 def pair_of(case: Case, ranks: Any, dtype: torch.dtype) -> Pair:
-    return (language_model if isinstance(case.component, Model) else block)(case, ranks, dtype)
+    """What is compared of a case."""
+    makers = {Model: language_model, Stage: stage}
+    return makers.get(type(case.component), block)(case, ranks, dtype)
+
+
+def budget_of(case: Case) -> Budget:
+    """What the whole costs."""
+    step, kernels = Step.train(case.b, case.t), Kernels(attention=case.kernel)
+    if isinstance(case.component, Model | Stage):
+        return case.component.budget(step, kernels, case.recompute)
+    return trace(case.component, step, case.d, kernels, case.recompute)
+
+
+def declared(case: Case) -> bool:
+    """Does the engine not refuse it?"""
+    try:
+        shard(budget_of(case), case.layout)
+    except BlockcalcError:
+        return False
+    return True
 
 
 def costs(case: Case, ranks: Any) -> list[str]:
     """Where the engine's rank and the twin's differ."""
-    step, kernels, sizes = Step.train(case.b, case.t), Kernels(attention=case.kernel), widths(case.dtype)
-    of_model = isinstance(case.component, Model)
-    if of_model:
-        budget = case.component.budget(step, kernels, case.recompute)
-    else:
-        budget = trace(case.component, step, case.d, kernels, case.recompute)
+    budget, sizes, of_model = budget_of(case), widths(case.dtype), isinstance(case.component, Model | Stage)
     rank, comms, sums = shard(budget, case.layout), collectives(budget, case.layout), gradients(budget, case.layout)
     pair = pair_of(case, ranks, DTYPES[case.dtype])
     part = pair.part
@@ -144,7 +178,7 @@ def costs(case: Case, ranks: Any) -> list[str]:
     flops = measure.flops(pair.step, run())
     kept, work = rank.activations(sizes), rank.work()
     part.zero_grad()
-    with torch.utils.checkpoint.set_checkpoint_early_stop(False):
+    with set_checkpoint_early_stop(False):
         out, forward = traffic(ranks, part, lambda: pair.step(run()))
         _, backward = traffic(ranks, part, lambda: out.backward(pair.grad))
         _, summed = traffic(ranks, part, lambda: sum_gradients(part, ranks))
@@ -187,9 +221,14 @@ def truth(case: Case, ranks: Any) -> list[str]:
         torch.nn.init.normal_(weight, std=0.3)
     for weight, piece in pieces(dict(whole.named_parameters()), part, ranks):
         weight.data.copy_(piece)
-    wanted = [step(Run(kernel=case.kernel)) for step, _ in pair.steps]
+
+    def seeded(step: Any, run: Run) -> torch.Tensor:
+        torch.manual_seed(3)  # of random features
+        return step(run)
+
+    wanted = [seeded(step, Run(kernel=case.kernel)) for step, _ in pair.steps]
     torch.autograd.backward(wanted, [grad for _, grad in pair.steps])
-    out = pair.step(Run(kernel=case.kernel, recompute=case.recompute))
+    out = seeded(pair.step, Run(kernel=case.kernel, recompute=case.recompute))
     out.backward(pair.grad)
     sum_gradients(part, ranks)
     right = wanted[data_rank(ranks)]
@@ -203,7 +242,8 @@ def truth(case: Case, ranks: Any) -> list[str]:
     names = {weight: name for name, weight in part.named_parameters()}
     of = {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in whole.named_parameters()}
     pairs |= {names[weight]: (piece, weight.grad) for weight, piece in pieces(of, part, ranks)}
-    single = any(isinstance(module, moe.MoE | norm.OffsetRMSNorm) for module in part.modules())  # these work in fp32
+    kinds = moe.MoE | norm.OffsetRMSNorm  # these work in fp32
+    single = any(isinstance(module, kinds) or getattr(module, "wide", False) for module in part.modules())
     loose = 1e-4 if single else 1e-9
     return [name for name, (ours, theirs) in pairs.items() if not torch.allclose(ours, theirs, rtol=loose, atol=loose)]
 
@@ -224,7 +264,7 @@ def pipeline(case: Case, ranks: Any, microbatches: int) -> list[str]:
     ids, targets = torch.randint(case.component.embedding.v, (2, microbatches, case.b, case.t)).flatten(1, 2)
     train(runner, ids, targets, ranks)  # the first step also exchanges shapes
     held = Kept((x for part in parts for x in (*part.parameters(), *part.constants.values())), batch=(ids, targets))
-    with held.hooks():
+    with held.hooks(), set_checkpoint_early_stop(False):
         _, sent = traffic(ranks, torch.nn.ModuleList(parts), lambda: train(runner, ids, targets, ranks))
     kept = [one.bytes - one.buffers for one in (shard(budget, layout).activations(sizes) for budget in budgets)]
     most = max(sum(kept[i] for i in moment) for moment in in_flight(layout, ranks.pp.rank, microbatches))
@@ -249,7 +289,8 @@ def pipeline(case: Case, ranks: Any, microbatches: int) -> list[str]:
 
 def handed_on(case: Case, ranks: Any, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Examples of a microbatch's tokens, of what a stage hands on, and of the logits."""
-    t, d, v = case.t, case.component.embedding.d, case.component.embedding.v
+    embedding = getattr(case.component, "model", case.component).embedding
+    t, d, v = case.t, embedding.d, embedding.v
     own = t // (ranks.tp.size if ranks.tp.sequence else 1)
     between = torch.empty(case.b, own, d, dtype=dtype, requires_grad=True)
     return torch.zeros(case.b, t, dtype=torch.int64), between, torch.empty(case.b, t, v // ranks.tp.size, dtype=dtype)
@@ -300,10 +341,9 @@ def pipelined_truth(case: Case, ranks: Any, microbatches: int) -> list[str]:
 # -- fully sharded -----------------------------------------------------------------------------------------------------
 
 
-def fully_sharded(case: Case, ranks: Any) -> list[str]:
+def sharded_weights(case: Case, ranks: Any) -> list[str]:
     """Where the engine's ZeRO 3 and torch's ``fully_shard``, each layer first and the model last, differ."""
-    budget = case.component.budget(Step.train(case.b, case.t), Kernels(attention=case.kernel), case.recompute)
-    torch.manual_seed(0)
+    budget = budget_of(case)
     pair = language_model(case, ranks, DTYPES[case.dtype])
     whole = pair.whole
     step, grad = pair.steps[ranks.dp.rank]
@@ -333,6 +373,24 @@ def one_group(sent: Counter[Sent]) -> Counter[Sent]:
     return sum((Counter({one._replace(group="dp"): count}) for one, count in sent.items()), Counter())
 
 
-def patched() -> None:
-    """Routers choose experts in turn, so that all get as many rows."""
-    moe.MoE.route = evenly
+# -- routing -----------------------------------------------------------------------------------------------------------
+
+
+def even_routing(put: Any = setattr) -> None:
+    """Let routers choose experts in turn, so that all get as many rows."""
+    put(moe.MoE, "route", evenly)
+
+
+def evenly(self: moe.MoE, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """In place of ``MoE.route``: experts in turn, whatever the scores, which weigh them as ever."""
+    logits = self.router(x).float()  # b t e
+    e = logits.size(-1)
+    chosen = (torch.arange(x.size(1) * self.a) % e).view(1, -1, self.a).expand(len(x), -1, -1).contiguous()  # b t a
+    if self.score == "softmax_of_chosen":
+        places = torch.arange(chosen.numel() // self.a)[:, None] * e + chosen.flatten(0, 1)  # b·t a
+        weights = logits.flatten()[places].view_as(chosen).softmax(-1)  # b t a
+    else:
+        weights = (logits.softmax(-1) if self.score == "softmax" else logits.sigmoid()).gather(-1, chosen)
+    if self.renormalise:
+        weights = weights / weights.sum(-1, keepdim=True)
+    return chosen, weights.to(x.dtype)

@@ -275,7 +275,8 @@ CASES = (
     # https://github.com/ModelEngine-Group/unified-cache-management/issues/1217
     Case(
         "data parallelism does not shrink the cache of one request: 262,144 · 8192 / 4 bytes",
-        ("memory CONFIG --serve --tp 4 --dp 2 --context 8192",), QWEN3_32B, lambda x: x["memory"]["parts"]["kv_cache"], 536_870_912,
+        ("memory CONFIG --serve --tp 4 --dp 2 --context 8192",), QWEN3_32B,
+        lambda x: x["memory"]["parts"]["kv_cache"], 536_870_912,
     ),
     # https://github.com/deepspeedai/DeepSpeed/issues/3619
     Case(

@@ -62,6 +62,12 @@ def test_sizes_that_are_no_sizes_are_refused(array):
         Compiled([D]).over(D=array)
 
 
+def test_branches_are_taken_entry_by_entry():
+    compiled = Compiled([sympy.Piecewise((S, sympy.Eq(W, 1)), (sympy.Min(S, W - 1), True))])
+    assert compiled.over(S=9, W=np.array([1, 2, 7, 30]))[0].tolist() == [9, 1, 6, 9]
+    assert [compiled(S=9, W=w) for w in (1, 2, 7, 30)] == [(9,), (1,), (6,), (9,)]
+
+
 def test_empty_arrays_give_empty_results():
     assert Compiled([D]).over(D=np.zeros(0, dtype=int))[0].shape == (0,)
 

@@ -67,6 +67,21 @@ def test_what_recomputation_a_policy_and_a_kernel_change():
     assert formula("gqa", "activations", kernels=flash).subs(B=b, T=t) == right
 
 
+def test_a_window_of_one_is_refused_where_transformers_caches_it_whole():
+    cached = formula("mistral-7b", "kv", policy="transformers")
+    assert [meaning for meaning in cached.meanings.values() if "window" in meaning] == ["window, 2 at least"]
+    with pytest.raises(InputError, match="W = 1: policy transformers"):
+        cached.subs(B=1, S=8, W=1)
+    one = {"sliding_window": 1}
+    with pytest.raises(InputError, match="W = 1: policy transformers"):
+        formula("mistral-7b", "kv", policy="transformers", changes=one)
+    assert formula("mistral-7b", "kv", changes=one).subs(B=1, S=8) == 4 * 128 * 8 * 32
+    assert formula("mistral-7b", "params", policy="transformers", changes=one).value == formula("mistral-7b").value
+    assert "W = 1: policy transformers" in refused(
+        "explain", "mistral-7b", "--quantity", "kv", "--policy", "transformers", "--set", "sliding_window=1"
+    )
+
+
 def test_changes_are_a_config_s_fields_or_a_block_s_letters():
     assert formula("gated-mlp", changes={"d": 4096, "f": 14336}).value == 3 * 4096 * 14336
     assert formula("llama-3-8b", changes={"num_hidden_layers": 1}).value < formula("llama-3-8b").value

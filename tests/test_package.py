@@ -23,7 +23,7 @@ ORDER = [
 BLOCKS = [
     "norm", "position", "mlp", "attention", "mla", "moe", "linear_attention", "mixer", "embedding", "wiring", "prediction",
 ]  # fmt: skip
-RULES = ["elementwise", "linear", "attention", "mixture"]
+RULES = ["elementwise", "linear", "kernels", "attention", "mixture"]
 READERS = ["config", "family", "heads"]
 
 

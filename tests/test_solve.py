@@ -177,6 +177,16 @@ def test_sizes_that_no_model_has_are_passed_over():
     assert [choice.at for choice in answer.choices] == [answer.at, answer.at + 7 * 128]
 
 
+def test_a_window_of_one_is_none_of_the_closed_form_of_transformers_cache():
+    found = solve("kv <= 256MiB", "w", "mistral-7b", policy="transformers")
+    # 131,072 bytes a position of its 32 layers, w − 1 of them; a window of 1 would hold all 8,192
+    assert found.answer == 2**28 // 131072 + 1
+    for size in ("w", "sliding_window"):
+        with pytest.raises(InputError, match="W = 1: policy transformers"):
+            given = {"sizes": {"w": 1}} if size == "w" else {"changes": {"sliding_window": 1}}
+            solve("kv <= 256MiB", "context", "mistral-7b", policy="transformers", **given)
+
+
 # -- fields of a config ------------------------------------------------------------------------------------------------
 
 

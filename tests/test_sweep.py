@@ -10,15 +10,11 @@ import sys
 import time
 import tracemalloc
 from importlib.util import find_spec
-from itertools import product
-from math import prod
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
 
 from blockcalc import InputError, load
 from blockcalc.breakdown import How, measure, step_of
@@ -27,8 +23,6 @@ from blockcalc.errors import BlockcalcError
 from blockcalc.plan.layout import Layout
 from blockcalc.plan.shard import fully_sharded, shard
 from blockcalc.plan.stages import stages
-from blockcalc.sweep.axes import axis
-from blockcalc.sweep.boxes import Boxes
 from blockcalc.sweep.evaluate import rows
 from blockcalc.sweep.grid import Grid
 from blockcalc.sweep.parts import Parts
@@ -44,39 +38,6 @@ def lines(*models, over, quantities=("params",), **rest):
     """All rows of a small grid."""
     grid = Grid(spec(models, over, quantities, **rest))
     return [line for block in range(grid.blocks) for line in rows(grid, block).lines()]
-
-
-# -- axes and boxes ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("text,values", [
-    ("b=3,1,2", [3, 1, 2]), ("d=64:256:64", [64, 128, 192, 256]), ("s=2^10:2^13", [1024, 2048, 4096, 8192]),
-    ("l=7:9", [7, 8, 9]), ("s=1,2^3:2^5,100", [1, 8, 16, 32, 100]), ("dtype=bf16,fp8", ["bf16", "fp8"]),
-    ("sp=true,false", [True, False]), ("zero=0,3", [0, 3]),
-])  # fmt: skip
-def test_an_axis_is_a_list_a_range_or_powers(text, values):
-    found = axis(text)
-    assert list(found) == values and len(found) == len(values)
-    if found.sizes:
-        for start, stop in product(range(len(values)), range(1, len(values) + 1)):
-            if start < stop:
-                assert found.between(start, stop).tolist() == values[start:stop]
-
-
-@pytest.mark.parametrize("text", ["b", "b=", "=1", "b=1,,2", "b=2:1", "b=1:10:4", "b=1:2:0", "b=2^3:3^4", "b=1,1", "s=1:2^41"])
-def test_what_is_no_axis_is_refused(text):
-    with pytest.raises(InputError, match="--over"):
-        axis(text)
-
-
-@given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(1, 40))
-def test_boxes_hold_every_point_once_and_in_order(shape, most):
-    boxes = Boxes.of(shape, most)
-    found = [point for number in range(boxes.total) for point in product(*boxes.box(number))]
-    assert found == list(product(*map(range, shape)))
-    sizes = [prod(map(len, boxes.box(number))) for number in range(boxes.total)]
-    assert max(sizes) == boxes.points <= max(most, 1)
-    assert [boxes.first(number) for number in range(boxes.total + 1)] == [sum(sizes[:n]) for n in range(boxes.total + 1)]
 
 
 # -- every row is a Budget ---------------------------------------------------------------------------------------------
@@ -167,17 +128,21 @@ def test_sizes_that_no_model_can_have_are_refused_row_by_row():
     assert {pair for pair, why in experts.items() if why} == {(1, 2), (1, 3), (2, 3)}
 
 
-def test_a_window_of_one_has_no_closed_form_under_transformers_policy():
-    found = lines("gemma-2-9b", over=["w=1,2,5", "policy=minimal,transformers", "s=4"], quantities=["kv"])
-    assert [(line["policy"], line["w"]) for line in found if line["refused"]] == [("transformers", 1)]
+def test_a_window_of_one_which_transformers_caches_whole_is_refused_as_another_closed_form():
+    for line in lines("gemma-2-9b", over=["policy=minimal,transformers", "w=1,2,5", "s=4"], quantities=["kv"]):
+        model = load("gemma-2-9b", {"sliding_window": line["w"]})
+        wanted = measure(model.budget(step_of("kv", 1, 1, 4)), "kv", How(policy=line["policy"]))
+        assert line["kv"] == (None if (line["policy"], line["w"]) == ("transformers", 1) else wanted)
 
 
 # -- exact or refused --------------------------------------------------------------------------------------------------
 
 
-def test_numbers_are_exact_up_to_int64_and_refused_past_it():
-    """6·B·T·D·F at the edge: rows below 2⁶³ are Python's integers, rows above say so, and both stand in one block."""
-    found = lines("gated-mlp", over=["d=2^20:2^36", "f=3,2^15", "b=2^10", "t=2^14"], quantities=["flops"])
+@pytest.mark.parametrize("largest,contexts", [(22, 1), (36, 1), (22, 600)])
+def test_numbers_are_exact_up_to_int64_and_refused_past_it(largest, contexts):
+    """6·B·T·D·F at the edge, and far past it: rows below 2⁶³ are exact, rows above say so, and both stand in one block."""
+    over = [f"d=2^20:2^{largest}", "f=3,2^15", "b=2^10", "t=2^14", f"s=1:{contexts}"]
+    found = lines("gated-mlp", over=over, quantities=["flops"])
     for line in found:
         exact = 6 * line["b"] * line["t"] * line["d"] * line["f"]
         assert line["flops"] == (exact if exact < 2**63 else None)
@@ -202,6 +167,14 @@ def test_conditions_keep_the_rows_that_satisfy_them_and_those_that_cannot_tell()
     assert kept == wanted and 0 < len(kept) < len(every)
     sound = lines("llama-3.1-8b", over=["tp=1,3,8", "s=2^10:2^14", "b=1,4"], quantities=["kv", "params"], valid=True)
     assert sound == [line for line in every if not line["refused"]]
+
+
+@pytest.mark.parametrize("condition,kept", [
+    ("d*d*d <= 8", [2]), ("d*d*d > 8*d", [2**19, 2**22, 2**30]), ("0 - d*d*d < d", None),
+])  # fmt: skip
+def test_a_condition_past_int64_is_decided_all_the_same(condition, kept):
+    found = lines("gated-mlp", over=["d=2,2^19,2^22,2^30"], where=[condition])
+    assert [line["d"] for line in found] == ([2, 2**19, 2**22, 2**30] if kept is None else kept)
 
 
 def test_blocks_of_any_size_hold_the_same_rows():
@@ -370,6 +343,8 @@ def test_a_cluster_of_two_workers_writes_the_same_rows(tmp_path):
     (["llama-3.1-8b", "--where", "params"], "expected one of <= >="),
     (["llama-3.1-8b", "--over", "s=1:1001"], "1001 points, and 1000 are printed at most: name a file with -o"),
     (["llama-3.1-8b", "--quantity", "size"], "'size' is not one of"),
+    (["whisper-tiny", "--over", "encoder_seq=20"], "always has 1500 positions"),
+    (["gpt2", "--over", "encoder_seq=20"], "gpt2 has no encoder beside its decoder"),
     (["llama-3.1-8b", "--resume"], "--resume: rows are only printed"),
     (["llama-3.1-8b", "-o", "out.txt"], "expected a name that ends in .parquet"),
     (["llama-3.1-8b", "-o", "out.csv", "--dask", "local:x"], "expected local:N"),
@@ -380,6 +355,12 @@ def test_bad_input_is_refused_in_one_line(tmp_path, monkeypatch, words, said):
     found = invoked(*words)
     assert found.exit_code == 2 and found.stdout == "" and found.stderr.count("\n") == 1, found.stderr
     assert said in found.stderr
+
+
+def test_a_length_past_the_position_table_is_answered_with_a_warning():
+    found = invoked("gpt2", "--over", "t=1024:1026:2", "--quantity", "flops", "--csv")
+    assert found.exit_code == 0 and found.stdout.count("\n") == 3
+    assert found.stderr == "blockcalc: warning: 1026 tokens, but gpt2 has 1024 learned positions\n"
 
 
 def test_the_summary_and_the_printed_rows_are_json(tmp_path):

@@ -81,7 +81,8 @@ class RelativeKeys:
 class ALiBi:
     """−slope·distance added to the scores, a slope a head. Press, Smith and Lewis 2022, arXiv:2108.12409, section 3.
 
-    No parameters. The softmax does not see what is added to a whole row, so that slope·key (n × s) does: one buffer.
+    No parameters. The softmax does not see what is added to a whole row, so that slope·key (n × s) does: one buffer, of which
+    the fused kernel needs the slopes alone.
     """
 
     n: Dim  # heads
@@ -90,8 +91,8 @@ class ALiBi:
         check_sizes("ALiBi", n=self.n)
 
     def trace(self, tape: Tape, keys: Tensor, queries: Tensor) -> Tensor:
-        """The bias (n s) for these keys (b s k h)."""
-        return tape.buffer("alibi", ("n", "s"), (self.n, keys["s"]), "activation")
+        """The bias (n s), or its slopes (n), for these keys (b s k h)."""
+        return tape.slopes(self.n, keys["s"])
 
 
 @declaration

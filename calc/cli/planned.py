@@ -14,9 +14,8 @@ from ..plan.collectives import Collective
 from ..plan.layout import Layout
 from ..plan.memory import Held, Serving, Training
 from ..plan.optimizers import OPTIMIZERS, Optimizer
-from ..plan.precision import FORMATS, Precision, named
+from ..plan.precision import Precision, named
 from ..tables.table import Column, Table
-from ..tensor import Step
 from . import answers, options, runs
 
 
@@ -59,7 +58,8 @@ OPTIONS: tuple[Any, ...] = (
     options.batch,
     options.seq,
     click.option("--context", type=int, default=None, metavar="S", help="Tokens in a sequence's cache, in serving."),
-    click.option("--prefill", type=int, default=None, metavar="T", help="Tokens run at once, in serving; the context unless given."),
+    click.option("--prefill", type=int, default=None, metavar="T",
+                 help="Tokens run at once, in serving; the context unless given."),
     click.option("--microbatches", type=int, default=None, metavar="M",
                  help="Microbatches a data rank runs before a step of the optimizer, in training; 1 unless given."),
     click.option("--optimizer", default=None, metavar="NAME",
@@ -133,9 +133,9 @@ def comm(name: str, layout: Layout, run: Training | Serving, found: Sequence[Seq
     dict[str, Any], list[Table]
 ]:  # fmt: skip
     """Every collective of each pipeline rank, with the bytes of its tensor and those that a device sends."""
-    facts, widths = about(layout, run), run.precision.widths() | {"matrix": run.precision.linear.width}
+    facts, widths = about(layout, run), {**run.precision.widths(), "matrix": run.precision.activation.width}
     columns = (
-        Column("collective"), Column("phase"), Column("kind"), Column("group"), Column("ranks", "size"), Column("times", "count"),
+        *map(Column, ("collective", "phase", "kind", "group")), Column("ranks", "size"), Column("times", "count"),
         Column("whole tensor", "bytes"), Column("sent by a device", "bytes"),
     )  # fmt: skip
     tables, data = [], []

@@ -63,15 +63,16 @@ def command(
 
     free = model is None or is_free(model)  # no config, and so no fields
     letters = [text for text in changes if free or len(text.partition("=")[0].strip()) == 1]
-    fields = options.changes_of([text for text in changes if text not in letters])
+    changed = [text for text in changes if text not in letters]
+    if encoder_seq is not None and model is not None and not free:
+        options.check_encoder_seq(options.subject(model, changed), encoder_seq)
     found = solve(
-        equation, unknown, model, family=family, changes=fields, sizes=_once([assignment(text) for text in (*letters, *ties)]),
+        equation, unknown, model, family=family, changes=options.changes_of(changed), sizes=_once([assignment(text) for text in (*letters, *ties)]),
         batch=batch, seq=seq, context=context, encoder_seq=encoder_seq, multiple=multiple, dtype=dtype, convention=convention,
         policy=policy, kernels=Kernels(attention=attention), recompute=recompute,
     )  # fmt: skip
     how = How(dtype, convention, policy, Kernels(attention=attention), recompute).about(found.equation.left.quantity)
     if model is not None and not free and found.unknown in ("T", "S") and found.answers:
-        changed = [text for text in changes if text not in letters]
         options.warn_beyond_table(options.subject(model, changed), found.answers[-1].at)
     options.emit(form, _data(equation, found, how), *_tables(equation, found, how))
     if found.reason is not None:

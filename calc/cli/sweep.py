@@ -59,10 +59,9 @@ def command(
 
     \b
     blockcalc sweep llama-3.1-8b --over s=2^10:2^17 --over b=1,8 --quantity kv
-    blockcalc sweep llama --over d=1024:8192:128 --over l=8:80 --over v=32000 --tie h=128 --tie n=d/h --tie k=n --tie f=4d
-        -o llama.csv
-    blockcalc sweep llama-3.1-70b --over tp=1,2,4,8 --over pp=1,2,4 --over s=2^12:2^17 --quantity kv
-        --where "kv <= 16GiB" -o kv.csv
+    blockcalc sweep llama-3.1-70b --over tp=1,2,4,8 --over pp=1,2 --over s=2^12:2^17 --quantity kv --where "kv <= 8GiB"
+    blockcalc sweep gated-mlp --over d=1024:8192:128 --tie f=8d/3 --quantity params --quantity flops -o mlp.parquet
+    blockcalc sweep mixtral-8x7b --over l=1:64 --over b=1:64 --over s=2^8:2^20 --quantity kv -o kv.csv --dask local:2
     """
     from ..sweep.spec import spec
 
@@ -77,7 +76,9 @@ def command(
     from ..sweep.grid import Grid
     from ..sweep.run import sweep
 
-    with _progress(lambda: Grid(asked).points, quiet) as tell:
+    grid = Grid(asked)
+    _warn(grid)
+    with _progress(grid.points, quiet) as tell:
         found = sweep(asked, path, resume=resume, force=force, parts=parts, dask=dask, tell=tell)
     if not quiet:
         options.emit(form, _data(found), _summary(found))
@@ -89,10 +90,16 @@ def _print(asked: Spec, form: str | None) -> None:
     from ..sweep.grid import Grid
 
     grid = Grid(asked)
+    _warn(grid)
     if grid.points > _SHOWN:
         raise InputError(f"{grid.points} points, and {_SHOWN} are printed at most: name a file with -o")
     lines = [line for block in range(grid.blocks) for line in rows(grid, block).lines()]
     options.emit(form, {"rows": lines}, _table(grid, lines))
+
+
+def _warn(grid: Grid) -> None:
+    for place, (name, _) in enumerate(grid.spec.models):
+        options.warn_beyond_table(options.Subject(name, grid.variants.read(place, ())[1], None), grid.longest)
 
 
 def _table(grid: Grid, lines: list[dict[str, Any]]) -> Table:
@@ -117,7 +124,7 @@ def _summary(found: Summary) -> Table:
 
 
 @contextmanager
-def _progress(points: Callable[[], int], quiet: bool) -> Iterator[Callable[[int], None]]:
+def _progress(points: int, quiet: bool) -> Iterator[Callable[[int], None]]:
     """A bar on standard error, where that is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda done: None
@@ -127,5 +134,5 @@ def _progress(points: Callable[[], int], quiet: bool) -> Iterator[Callable[[int]
 
     columns = (TextColumn("points"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("points", total=points())
+        task = bar.add_task("points", total=points)
         yield lambda done: bar.advance(task, done)

@@ -33,9 +33,11 @@ def solve_field(
         raise InputError(f"{printable(field)}: while a field of the config is asked for, both sides are of the one model")
     if equation.left.subject or equation.left.fixed:
         raise InputError(f"{printable(field)}: is a field of the model, which stands beside the equation, not in brackets")
+    if field in changes:
+        raise InputError(f"{printable(field)}: asked for and given at once")
     sizes = {s: n if n is not None else DEFAULTS.get(s) for s, n in step.items()}
     _, config = find(model)
-    start = {**config, **changes}.get(field)
+    start = config.get(field)
     before = load(model, {**changes, field: start} if start is not None else changes)
     if type(start) is not int:
         load(model, {**changes, field: 1})  # refuses a field that is none

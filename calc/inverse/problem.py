@@ -89,6 +89,9 @@ class Problem:
 
     def _step(self, given: Mapping[Any, int | None]) -> dict[Any, Any]:
         """The step as it is given; with a model whose sizes are known, the usual one for what is not."""
+        for s, n in given.items():
+            if n is not None and s in self.sizes:
+                raise InputError(f"{s}: given twice")
         usual = DEFAULTS if self.default.values else {}
         found = {symbol: given[symbol] if given[symbol] is not None else usual.get(symbol) for symbol in STEP}
         return {s: self.size(n) for s, n in found.items() if n is not None and s is not self.x and s not in self.sizes}

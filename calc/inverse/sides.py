@@ -19,7 +19,7 @@ from ..model import Model
 from ..readers import load
 from ..readers.config import printable
 from ..readers.families import FAMILIES
-from ..symbolic import symbolize
+from ..symbolic import check_windows, symbolize
 from ..tables import presets
 from .grammar import Side
 
@@ -84,6 +84,7 @@ class Term:
     def __init__(self, side: Side, of: Subject, known: Mapping[Any, Any], how: How = USUAL, encoder: bool = False) -> None:
         """*known* are the sizes by symbol, as numbers or as expressions of other symbols."""
         self.side, self.of, self.known, self.how, self.encoder = side, of, known, how, encoder
+        self._check_windows(known)
         counted = sympy.sympify(self._read(of.component, of.width, *STEP))
         self.expr = resolved(counted, known)
         self.symbols = set(counted.free_symbols)
@@ -94,11 +95,15 @@ class Term:
         """The value where the unknown is *number* and nothing is free. Raises InputError for sizes that no model has."""
         at = {x: sympy.Integer(number)}
         sizes = {s: size if type(size) is int else whole(str(s), size.xreplace(at)) for s, size in self._sizes.items()}
+        self._check_windows(sizes)
         component = concrete(self.of.component, sizes)
         step = (sizes[s] for s in STEP)
         value: int = self._read(component, sizes.get(self.of.width), *step)
         assert value == self.expr.xreplace(at), (self.side, number, value, self.expr)
         return value
+
+    def _check_windows(self, sizes: Mapping[Any, Any]) -> None:
+        check_windows(self.how.about(self.side.quantity).get("policy"), {str(s): size for s, size in sizes.items()})
 
     @cached_property
     def _sizes(self) -> dict[Any, Any]:

@@ -60,7 +60,8 @@ class Collective(NamedTuple):
 def collectives(budget: Budget, layout: Layout) -> tuple[Collective, ...]:
     """Those inside a microbatch's forward and backward pass, of the whole trace *budget* run on *layout*.
 
-    Sends between stages and sums over data ranks are :func:`sends` and :func:`gradients`.
+    Sends between stages and sums over data ranks are :func:`sends`, :func:`ends` and :func:`gradients`. What is recomputed
+    is recomputed whole; torch's checkpoint, unless told not to stop early, leaves a layer's last sum out.
     """
     return tuple(Crossings(budget, layout).found())
 
@@ -203,6 +204,19 @@ def sends(boundary: Tensor, layout: Layout, budget: Budget, path: str) -> tuple[
     elements = Shards(layout, budget).tensor(boundary).numel
     phases: tuple[Phase, ...] = ("forward", "backward") if budget.step.training else ("forward",)
     return tuple(Collective(path, phase, "send", "pp", layout.pp, elements, boundary.role, 1) for phase in phases)
+
+
+def ends(last: Budget, layout: Layout) -> tuple[Collective, ...]:
+    """What the first stage and the *last* send once a step: the gradients of a tied table, of which both have their own."""
+    tables = {
+        weight: Shards(layout, last).tensor(weight).numel
+        for line in last.lines
+        for weight in line.weights
+        if weight.role == "table" and weight.grad and line.kind != "lookup"
+    }
+    if layout.pp == 1 or not last.step.training:
+        return ()
+    return tuple(Collective("gradients", "step", "all-reduce", "ends", 2, elements, "table", 1) for elements in tables.values())
 
 
 def gradients(whole: Budget, layout: Layout) -> tuple[Collective, ...]:

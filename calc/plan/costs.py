@@ -47,13 +47,13 @@ class Counting(NamedTuple):
 def costs(budget: Budget, counting: Counting, layout: Layout) -> Iterator[Cost]:
     """Every line of a rank's budget (``shard``) forward, again where it is recomputed, and backward in training.
 
-    Pairs are those that the mask lets through in a flash kernel, and all in the math one. Backward a line reads the
+    Pairs are those that the mask lets through in a flash or fused kernel, and all in the math one. Backward a line reads the
     gradient of what it wrote, once for each of its two products, and what it saved, and writes the gradient of what it
     read. Of a bank of experts as many are read as the rows reach on average when they are routed evenly: e(1 − (1 − a/e)ᵀ).
     """
     moves = _Moves(budget, counting, layout)
     for line in budget.lines:
-        pairs = line.visible if budget.kernels.attention == "flash" else line.pairs
+        pairs = line.pairs if budget.kernels.attention == "math" else line.visible
         times = 2 * line.copies * pairs
         dtype, forward = counting.dtype(moves.first(line)), moves.forward(line)
         phases: list[tuple[Phase, int, int]] = [("forward", line.forward, forward)]

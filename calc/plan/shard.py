@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from copy import copy
 
 from ..blocks.embedding import ValueEmbedding
+from ..blocks.linear_attention import LinearAttention
 from ..blocks.mixer import Smear, SqueezeExcitation, TokenMixing
 from ..blocks.norm import HeadsNorm
 from ..blocks.position import RelativeKeys
@@ -65,6 +66,9 @@ def check(budget: Budget, layout: Layout) -> None:
                 raise UndefinedError(f"{line.path} ({line.origin.__name__}) on several ranks: {_WHOLE[line.origin]}")
             if ".lora_" in line.path:
                 raise UndefinedError(f"{line.path}: adapters are declared on one tensor- and context-parallel rank only")
+            _check_views(line, budget, layout)
+    if layout.sequence or layout.cp != 1:
+        _check_sequence(budget, layout)
     if layout.cp != 1:
         _check_context(budget, layout)
     if layout.ep != 1 and all(line.bank == 1 for line in budget.lines):
@@ -77,18 +81,45 @@ def check(budget: Budget, layout: Layout) -> None:
         )
 
 
+def _check_views(line: Line, budget: Budget, layout: Layout) -> None:
+    """Heads, or a part of the vocabulary, that are views of what each rank has whole."""
+    for x in line.read:
+        if layout.tp == 1 or x.base is None or SPLIT.isdisjoint(x.axes):
+            continue
+        if "v" in x.axes and x["v"] != x.storage["v"]:
+            raise UndefinedError(f"{line.path}: a part of the logits is declared on one tensor-parallel rank only")
+        if SPLIT.isdisjoint(x.storage.axes) and ("n" in x.axes or budget.step.training or layout.sequence):
+            raise UndefinedError(f"{line.path}: its heads are views of what each tensor-parallel rank has whole")
+
+
+def _check_sequence(budget: Budget, layout: Layout) -> None:
+    """What reads positions that stand on other ranks."""
+    for line in budget.lines:
+        if line.kind in ("convolution", "concat") and line.written[0].axes == ("b", "t", "d") and line.weights:
+            raise UndefinedError(f"{line.path}: patches and frames on ranks that split the sequence are not declared")
+        if any(x.axes in (("b", "d"), ("b", "i")) for x in (*line.read, *line.written)):
+            raise UndefinedError(f"{line.path}: one vector of a whole sequence is not declared on ranks that split it")
+        if any(entry.kind == "latent" for entry in line.cached) and budget.step.cache:
+            raise UndefinedError(f"{line.path}: a latent cache on ranks that split the sequence is not declared")
+
+
 def _check_context(budget: Budget, layout: Layout) -> None:
     if budget.step.cache:
         raise UndefinedError("context parallelism is declared for steps without a cache")
     for line in budget.lines:
         if line.window is not None:
             raise UndefinedError(f"{line.path}: context parallelism of a window layer is not declared")
-        if line.pairs != 1 and line.path.rpartition(".")[2] != "flash":
-            raise UndefinedError(f"{line.path}: context parallelism passes keys around a ring; set attention flash")
-        if line.pairs != 1 and any(tensor in budget.buffers for tensor in line.read):
+        if line.pairs != 1 and budget.kernels.attention == "math":
+            raise UndefinedError(f"{line.path}: context parallelism passes keys around a ring; set attention flash or fused")
+        if line.pairs != 1 and line.read[3:]:
             raise UndefinedError(f"{line.path}: context parallelism of attention with a position bias is not declared")
+        if line.pairs != 1 and (line.weights or budget.kernels.dropout != "none"):
+            what = "sinks" if line.weights else "dropout"
+            raise UndefinedError(f"{line.path}: context parallelism of attention with {what} is not declared")
         if line.pairs != 1 and line.pairs != line.visible:
             check_divides("Layout", "t", budget.step.t, "2·cp, the pieces of a causal ring,", 2 * layout.cp)
+        if line.origin is LinearAttention:
+            raise UndefinedError(f"{line.path}: context parallelism of linear attention is not declared")
         if any("m" in tensor.axes for tensor in line.read):
             raise UndefinedError(f"{line.path}: context parallelism of an encoder beside a decoder is not declared")
 

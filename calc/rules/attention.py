@@ -1,4 +1,4 @@
-"""Attention: positions, caches, masks, and the two kernels."""
+"""Attention: positions, caches, masks, and the kernel that writes the scores out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 from ..dims import Dim, half, quotient, smaller
 from ..errors import UndefinedError
 from ..tensor import Cached, Tensor, seen
-from .elementwise import Elementwise
+from .kernels import AttentionKernels, Scores
 
 
 def visible_pairs(t: Dim, s: Dim, *, causal: bool, window: Dim | None = None, chunk: Dim | None = None) -> Dim:
@@ -30,7 +30,7 @@ def visible_pairs(t: Dim, s: Dim, *, causal: bool, window: Dim | None = None, ch
     return up_to(s) - up_to(s - t)
 
 
-class AttentionRules(Elementwise):
+class AttentionRules(AttentionKernels):
     """Rules of what stands between the projections of attention."""
 
     def rotate(self, name: str, x: Tensor, r: Dim, *, local: bool = False) -> Tensor:
@@ -44,6 +44,12 @@ class AttentionRules(Elementwise):
         out = self.like(x)
         self.record(name, "rotate", out, (x, cos, sin), saved=(cos, sin))
         return out
+
+    def slopes(self, n: Dim, s: Dim) -> Tensor:
+        """ALiBi's bias of n heads and s keys, slope·key (n s), a buffer. The fused kernel makes it of the slopes (n), fp32."""
+        if self.kernels.attention == "fused":
+            return self.buffer("alibi slopes", ("n",), (n,), "statistic")
+        return self.buffer("alibi", ("n", "s"), (n, s), "activation")
 
     def cache(
         self, name: str, x: Tensor, kind: Literal["full", "latent", "cross"] = "full", window: Dim | None = None,
@@ -108,9 +114,6 @@ class AttentionRules(Elementwise):
         Math keeps q, k and v expanded to n heads, the softmax and a boolean mask; a soft cap keeps its tanh besides.
         *relative* are vectors (t s h) of each pair, added to its key, and perhaps others, added to its value.
         """
-        if (sinks or relative is not None) and self.kernels.attention == "flash":
-            what = "attention sinks have" if sinks else "relative keys have"
-            raise UndefinedError(f"flash attention: {what} no flash kernel on the CPU")
         b, t, n, h = q.sizes
         s, u = k["s"], v.sizes[-1]
         pairs = t * s
@@ -118,9 +121,10 @@ class AttentionRules(Elementwise):
         out = self.tensor(("b", "t", "n", "u"), (b, t, n, u), grad=q.grad or k.grad or v.grad)
         if chunk is not None:
             window = chunk
-        if self.kernels.attention == "flash":
+        if self.kernels.attention != "math":
+            kernel = self._flash if self.kernels.attention == "flash" else self._fused
             with self.checkpoint("selective"):
-                self._flash(q, k, v, out, causal, window, bias, softcap, pairs, visible)
+                kernel(q, k, v, out, Scores(pairs, visible, window, bias, softcap, sinks, relative is not None))
             return out
         with self.checkpoint("selective"):
             scores = self.tensor(("b", "n", "t", "s"), (b, n, t, s), grad=q.grad or k.grad)
@@ -178,31 +182,3 @@ class AttentionRules(Elementwise):
         """
         b, s, _, h = x.sizes
         return self.tensor((x.axes[0], x.axes[1], "n", x.axes[3]), (b, s, n, h), x.role, x.grad)
-
-    def _flash(
-        self, q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, window: Dim | None, bias: Tensor | None,
-        softcap: bool, pairs: Dim, visible: Dim,
-    ) -> None:  # fmt: skip
-        """One kernel: keeps q, k, v unexpanded, the output and one fp32 log-sum-exp a row and head, and runs the scores
-        again backward (5 products against 2). A window takes an additive mask, a constant bias one for each head."""
-        b, t, n, h = q.sizes
-        u = v.sizes[-1]
-        if h != u:
-            raise UndefinedError(f"flash attention: keys are {h} wide and values {u}; the CPU's kernel takes equal widths only")
-        if bias is not None and bias not in self.buffers:
-            raise UndefinedError("flash attention: a trainable position bias has no flash kernel on the CPU")
-        if self.kernels.dropout != "none" and self.step.training:
-            raise UndefinedError("flash attention: dropout has no flash kernel on the CPU")
-        if softcap:
-            raise UndefinedError("flash attention: soft-capped scores have no flash kernel on the CPU")
-        masks: tuple[Tensor, ...] = ()
-        if window is not None and bias is None:
-            masks = (self.buffer(f"mask {window}", ("t", "s"), (t, k["s"]), "activation"),)
-        if bias is not None:
-            masks = (self.buffer(f"biased mask {window}", ("n", "t", "s"), (n, t, k["s"]), "activation"),)
-        rows = self.tensor(("b", "n", "t"), (b, n, t), "statistic")
-        self.record(
-            "flash", "attention", out, (q, k, v, *masks), saved=(q, k, v, out, rows, *masks),
-            forward=b * n * (h + u), dinput=b * n * (3 * h + 2 * u) if out.grad else 0,
-            pairs=pairs, visible=visible, heads=n, window=window,
-        )  # fmt: skip

@@ -203,7 +203,7 @@ def _recheck(component: Any, careful: bool) -> None:
         if hasattr(component, "__post_init__"):
             component.__post_init__()
         if careful and getattr(component, "w", None) is not None:
-            check_at_most(2, component.w, "a window of 1 is cached whole by transformers, which is another closed form")
+            check_at_most(2, component.w, "policy transformers caches a window of 1 whole, which is another closed form")
 
 
 def _cut_params(part: Budget, layout: Layout) -> Dim:

@@ -21,7 +21,7 @@ _FEW = 1024  # points that are not cut further before Python's integers take ove
 
 
 class Exact(NamedTuple):
-    """Values, and where they are past int64: there the value is 0. Both broadcast to the box."""
+    """Values, and where they are past int64: there the value is the nearest one inside. Both broadcast to the box."""
 
     values: Any
     past: Bools | None
@@ -32,7 +32,7 @@ class Boxed(Compiled):
 
     @cached_property
     def _run(self) -> Any:
-        return self._code(np.minimum, np.maximum)
+        return self._code(np.minimum, np.maximum, np.where)
 
     def on(self, sizes: Mapping[str, Size], shape: tuple[int, ...]) -> list[Exact]:
         """The values on a box of that shape. Where a sum on the way might wrap the box is halved, again and again."""
@@ -59,7 +59,7 @@ def _narrowed(values: Any) -> Exact:
     """Python's integers as int64, where they fit."""
     wide = np.asarray(values, dtype=object)
     past = np.asarray((wide >= LIMIT) | (wide < -LIMIT), dtype=bool)
-    return Exact(np.where(past, 0, wide).astype(np.int64), past if past.any() else None)
+    return Exact(np.clip(wide, -LIMIT, LIMIT - 1).astype(np.int64), past if past.any() else None)
 
 
 def _cut(size: Size, axis: int, part: range) -> Size:

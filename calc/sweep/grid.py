@@ -71,6 +71,9 @@ class Grid:
                 check_option(one.name, value)
             return "option"
         places = range(len(self.spec.models))
+        if name == "T_encoder":
+            for i in places:
+                self._check_encoder(i)
         lacking = [i for i in places if name not in _STEP and name not in self._symbols(i)]
         if not lacking:
             if not one.sizes:
@@ -82,6 +85,16 @@ class Grid:
             if one.name not in known_fields(presets()[model]["config"] if config is None else config):
                 raise self._unknown(one.name, i)
         return "field"
+
+    def _check_encoder(self, model: int) -> None:
+        """Refuse a length for an encoder that is not there, or that has its own."""
+        found, whole = self.variants.read(model, ())
+        component, name = whole or found.component, printable(self.spec.models[model][0])
+        if getattr(component, "encoder", None) is None:
+            raise InputError(f"--over encoder_seq: {name} has no encoder beside its decoder")
+        source = component.encoder_embedding
+        if source is not None and source.length is not None:
+            raise InputError(f"--over encoder_seq: the encoder of {name} always has {source.length} positions")
 
     def _unknown(self, name: str, model: int) -> InputError:
         what = unknown(name, self._symbols(model) | {"B", "T", "S"}, (*LAYOUT, *OPTIONS))
@@ -111,6 +124,11 @@ class Grid:
             if late:
                 raise InputError(f"--tie {one.text}: {column(late[0])} is tied only after it")
         return found
+
+    @property
+    def longest(self) -> int:
+        """The most tokens that any point has."""
+        return max((run[-1] for one in self.letters if one.name in ("T", "S") for run in one.runs), default=1)
 
     @property
     def given(self) -> list[str]:

@@ -71,12 +71,11 @@ def sweep(
     InputError where something is there already that was not to be resumed or written over.
     """
     (grid, _), kept = _workplace(spec, get_ident()), Parts(path)
-    kept.open({"grid": spec.hash, "points": grid.points, "blocks": grid.blocks}, resume=resume, force=force)
-    resumed = len(kept.done)
-    tell(sum(one.points for one in kept.done.values()))
-    left = (number for number in range(grid.blocks) if number not in kept.done)
-    start, computed = time.perf_counter(), 0
     with _computing(spec, kept.form, dask) as compute:
+        kept.open({"grid": spec.hash, "points": grid.points, "blocks": grid.blocks}, resume=resume, force=force)
+        resumed, computed, start = len(kept.done), 0, time.perf_counter()
+        tell(sum(one.points for one in kept.done.values()))
+        left = (number for number in range(grid.blocks) if number not in kept.done)
         for made in compute(left):
             kept.add(*made)
             computed += made.points
@@ -127,7 +126,7 @@ def _on(client: Any, spec: Spec, form: Format, numbers: Iterator[int]) -> Iterat
     def submit(some: Sequence[int]) -> list[Any]:
         return [client.submit(block, spec, number, form, pure=False) for number in some]
 
-    ahead = 4 * max(len(client.scheduler_info(n_workers=-1)["workers"]), 1)
+    ahead = 4 * max(len(client.nthreads()), 1)
     done = as_completed(submit(list(islice(numbers, ahead))))
     for future in done:
         made = future.result()

@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 from ..breakdown import quantity
+from ..budget import Policy
 from ..convention import CONVENTIONS
 from ..errors import InputError
 from ..inverse.sides import is_free
 from ..readers import find
+from ..recorder import Recompute
 from ..tables import presets
+from ..tensor import Kernels
 
 OPTIONS: Mapping[str, Sequence[str]] = {
     "dtype": ("fp32", "bf16", "fp16", "fp8", "int8"),
     "convention": tuple(CONVENTIONS),
-    "policy": ("minimal", "transformers", "static", "unified"),
-    "attention": ("math", "flash"),
-    "recompute": ("none", "selective", "full"),
+    "policy": get_args(Policy),
+    "attention": get_args(get_type_hints(Kernels)["attention"]),
+    "recompute": get_args(Recompute),
 }
 """How a quantity is counted. Each may be an axis."""
 

@@ -8,14 +8,14 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from .. import attention
+from .. import attention, linear_attention
 from ..attention import attend
 from ..context import Run
 from ..norm import LayerNormOfEachHead
 from ..position import RelativeBias, Rotary
 from .linear import ColumnParallel, RowParallel, columns
 from .ranks import Group, Ranks
-from .ring import ring
+from .ring import Kernel, ring
 from .ulysses import ulysses
 
 
@@ -61,7 +61,10 @@ class Attention(attention.Attention):
         """What the rank's heads mix (b t n/tp h), of the positions at hand or of those that go round the ring."""
         if self.ranks.cp.size > 1:
             across = ulysses if self.ranks.cp.ulysses else ring
-            return run.again("selective", partial(across, group=self.ranks.cp, causal=self.causal), q, k, v)
+            kernel = Kernel.of(run, self.h, self.cap)
+            return run.again("selective", partial(across, kernel=kernel, group=self.ranks.cp, causal=self.causal), q, k, v)
+        if self.causal:
+            k, v = self.seen(k, v, run)  # b s k/tp h
         return attend(
             q, k, v, run, causal=self.causal, window=self.w, chunk=self.chunk, bias=self.bias(q, k, run), cap=self.cap,
             sinks=self.sinks,
@@ -108,3 +111,21 @@ class CrossAttention(nn.Module):
         return self.o(attend(q, k, v, run, causal=False).flatten(2))
 
     doubled = Attention.doubled
+
+
+class LinearAttention(linear_attention.LinearAttention):
+    """Attention without a softmax over pairs, of the rank's heads."""
+
+    def __init__(self, local: linear_attention.LinearAttention, ranks: Ranks) -> None:
+        nn.Module.__init__(self)
+        self.n, self.m, self.h, self.ranks = local.n, local.m, local.h, ranks
+        self.q, self.k, self.v = ColumnParallel(local.q), ColumnParallel(local.k), ColumnParallel(local.v)
+        self.o = RowParallel(local.o, ranks.tp)
+
+    def forward(self, x: Tensor, run: Run) -> Tensor:
+        """x (b t d) to (b t d), the rank's positions of both."""
+        made = columns(x, self.ranks.tp, self.q, self.k, self.v)
+        q, k, v = (part.unflatten(-1, (self.n, -1)).transpose(1, 2) for part in made)  # b n/tp t h
+        q, k = self.features(q, run), self.features(k, run)  # b n/tp t m
+        out = (q @ (k.transpose(2, 3) @ v)) / (q @ k.sum(2)[..., None])  # b n/tp t h
+        return self.o(out.transpose(1, 2).flatten(2))  # b t d

@@ -11,13 +11,15 @@ from torch import nn
 from ... import heads as outputs
 from ... import model as whole
 from ...blocks import attention as attentions
+from ...blocks import linear_attention as linear_attentions
 from ...blocks import mla as latents
 from ...blocks import mlp as mlps
 from ...blocks import moe as mixtures
 from ...blocks import position as positions
+from ...blocks import prediction as predictions
 from ...blocks import wiring as wirings
 from ...plan import stages
-from .. import heads, wiring
+from .. import heads, prediction, wiring
 from .. import model as plain
 from .. import moe as plain_moe
 from ..build import build, share_biases
@@ -88,6 +90,11 @@ def _(c: attentions.Attention, d: int, ranks: Ranks) -> nn.Module:
 def _(c: attentions.CrossAttention, d: int, ranks: Ranks) -> nn.Module:
     local = build(replace(c, n=c.n // ranks.tp.size, k=max(1, c.k // ranks.tp.size)), d)
     return attention.CrossAttention(local, ranks, of_one_head(ranks, c.k))
+
+
+@parallel.register
+def _(c: linear_attentions.LinearAttention, d: int, ranks: Ranks) -> nn.Module:
+    return attention.LinearAttention(build(replace(c, n=c.n // ranks.tp.size), d), ranks)
 
 
 @parallel.register
@@ -174,7 +181,15 @@ def _(c: whole.Model, d: int, ranks: Ranks) -> plain.Model:
     d, encoder = c.embedding.d, None if c.encoder is None else parallel(c.encoder, c.embedding.d, ranks)
     embedding = parallel(c.embedding, 0, ranks)
     outer = None if encoder is None else embedding  # the same table
-    return plain.Model(embedding, parallel(c.stack, d, ranks), maybe(c.head, c.stack.i or d, ranks), outer, encoder)
+    predictors = [parallel(predictor, d, ranks) for predictor in c.predictors]
+    head = maybe(c.head, c.stack.i or d, ranks)
+    return plain.Model(embedding, parallel(c.stack, d, ranks), head, outer, encoder, predictors)
+
+
+@parallel.register
+def _(c: predictions.MultiTokenPrediction, d: int, ranks: Ranks) -> nn.Module:
+    block = parallel(c.block, d, ranks)
+    return prediction.MultiTokenPrediction(d, block, norm(c.norm, d), norm(c.norm, d), norm(c.last, d))
 
 
 @parallel.register

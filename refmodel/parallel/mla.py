@@ -13,7 +13,7 @@ from ..context import Run
 from .linear import ColumnParallel, RowParallel, columns
 from .ranks import Ranks
 from .regions import enter
-from .ring import ring
+from .ring import Kernel, ring
 from .ulysses import ulysses
 
 
@@ -40,13 +40,15 @@ class MLA(nn.Module):
         low = x if self.W_DQ is None or self.q_norm is None else self.q_norm(self.W_DQ(x))  # b t q (37)
         free, turned = (part.unflatten(-1, heads) for part in columns(low, tp, self.W_UQ, self.W_QR))  # b t n/tp p, … r (38)
         latent = self.kv_norm(self.W_DKV(x))  # b t c (41)
-        own, v = (part.unflatten(-1, heads) for part in columns(latent, tp, self.W_UK, self.W_UV))  # b t n/tp p, … u (42, 45)
-        shared = self.rotary(enter(self.W_KR(x), tp)[:, :, None], run)  # b t 1 r (43)
+        shared = self.rotary(enter(self.W_KR(x), tp)[:, :, None], run)[:, :, 0]  # b t r (43)
+        latent, shared = run.remember(self, "latent", latent, shared)  # b s c, b s r
+        own, v = (part.unflatten(-1, heads) for part in columns(latent, tp, self.W_UK, self.W_UV))  # b s n/tp p, … u (42, 45)
         q = torch.cat((free, self.rotary(turned, run)), dim=-1)  # b t n/tp p+r (39, 40)
-        k = torch.cat((own, shared.expand(-1, -1, self.n, -1)), dim=-1)  # b t n/tp p+r (44)
+        k = torch.cat((own, shared[:, :, None].expand(-1, -1, self.n, -1)), dim=-1)  # b s n/tp p+r (44)
         if self.ranks.cp.size > 1:
             across = ulysses if self.ranks.cp.ulysses else ring
-            out = run.again("selective", partial(across, group=self.ranks.cp, causal=True), q, k, v)
+            kernel = Kernel.of(run, q.size(-1))
+            out = run.again("selective", partial(across, kernel=kernel, group=self.ranks.cp, causal=True), q, k, v)
         else:
             out = attend(q, k, v, run, causal=True)  # b t n/tp u (46)
         return self.W_O(out.flatten(2))  # b t d (47)

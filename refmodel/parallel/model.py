@@ -51,7 +51,7 @@ class Embedding(model.Embedding):
     def forward(self, ids: Tensor, run: Run) -> Tensor:
         """The vectors (b t d) of the tokens ids (b t), of the rank's part of the sequence."""
         run.tokens, tp, t = ids, self.ranks.tp, ids.size(1)
-        x = leave(Lookup.apply(ids, self.token, tp), tp)  # b t i
+        x = self.look_up(ids)  # b t i
         if self.project is not None and not self.project_last:
             x = self.project(x)  # b t d
         if isinstance(self.position, Sinusoidal):
@@ -63,6 +63,10 @@ class Embedding(model.Embedding):
         if self.norm is not None:
             x = self.norm(x)
         return self.project(x) if self.project is not None and self.project_last else x
+
+    def look_up(self, ids: Tensor) -> Tensor:
+        """The rows (b t i) of the whole table, of the rank's part of the sequence."""
+        return leave(Lookup.apply(ids, self.token, self.ranks.tp), self.ranks.tp)
 
     def owned(self) -> Iterator[nn.Parameter]:
         """Rows of the token table."""

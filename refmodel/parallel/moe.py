@@ -73,18 +73,3 @@ class MoE(moe.MoE):
         """An expert's hidden units are split over the ranks of *etp*."""
         for expert in self.experts if self.ranks.etp.size > 1 else ():
             yield from (p for name, p in expert.named_parameters() if name != "down.bias")
-
-
-def evenly(self: moe.MoE, x: Tensor) -> tuple[Tensor, Tensor]:
-    """In place of ``MoE.route``: experts in turn, whatever the scores, which weigh them as ever."""
-    logits = self.router(x).float()  # b t e
-    e = logits.size(-1)
-    chosen = (torch.arange(x.size(1) * self.a) % e).view(1, -1, self.a).expand(len(x), -1, -1).contiguous()  # b t a
-    if self.score == "softmax_of_chosen":
-        places = torch.arange(chosen.numel() // self.a)[:, None] * e + chosen.flatten(0, 1)  # b·t a
-        weights = logits.flatten()[places].view_as(chosen).softmax(-1)  # b t a
-    else:
-        weights = (logits.softmax(-1) if self.score == "softmax" else logits.sigmoid()).gather(-1, chosen)
-    if self.renormalise:
-        weights = weights / weights.sum(-1, keepdim=True)
-    return chosen, weights.to(x.dtype)

@@ -38,9 +38,9 @@ class Stage(nn.Module):
         self.first, self.tied, self.run = first, tied, run
         self.constants: dict[Hashable, Tensor] = {}
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, run: Run | None = None) -> Tensor:
         """Tokens (b t) or what the stage before made (b t d), to that, or to logits (b t v)."""
-        run = self.run(buffers=self.constants)
+        run = self.run(buffers=self.constants) if run is None else run
         x = self.embedding(x, run) if self.first and self.embedding is not None else x
         x = x if self.stack is None else self.stack(x, run)
         return x if self.head is None else self.head(x, None if self.embedding is None else self.embedding.token)

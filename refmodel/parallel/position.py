@@ -19,9 +19,9 @@ class Rotary(position.Rotary):
     def tables(self, t: int, x: Tensor, run: Run) -> tuple[Tensor, Tensor]:
         """Cosines and sines (t r/2) of the rank's positions, in x's type: buffers of the whole model."""
         frequencies = self.base ** (-torch.arange(0, self.r, 2) / self.r)  # r/2
-        angles = self.ranks.positions(t)[:, None] * frequencies  # t r/2
-        cos = run.buffer(("cos", t, self.r, self.base), lambda: angles.cos().to(x.dtype))
-        sin = run.buffer(("sin", t, self.r, self.base), lambda: angles.sin().to(x.dtype))
+        angles = (run.start + self.ranks.positions(t))[:, None] * frequencies  # t r/2
+        cos = run.buffer(("cos", run.start, t, self.r, self.base), lambda: angles.cos().to(x.dtype))
+        sin = run.buffer(("sin", run.start, t, self.r, self.base), lambda: angles.sin().to(x.dtype))
         return cos, sin
 
 
@@ -32,7 +32,7 @@ class LearnedPositions(position.LearnedPositions):
 
     def forward(self, t: int, run: Run) -> Tensor:
         """The vectors (t d) of the rank's positions, of its part of the sequence."""
-        rows = self.ranks.positions(t) + self.reserved  # t
+        rows = self.ranks.positions(t) + run.start + self.reserved  # t
         return F.embedding(self.ranks.tp.rows(rows, 0), self.table)
 
 

@@ -2,18 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.autograd import Function
 
+from .. import fused
+from ..attention import hidden_pairs
+from ..context import Run
 from .ranks import Group
 
-kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-kernel_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+_flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+
+
+class Kernel(NamedTuple):
+    """Attention of q (b n t h), k (b k s h), v (b k s u), whether or not a key may stand *ahead*: the output and each row's
+    log-sum-exp, and from the gradient, q, k, v and these the gradients of q, k and v."""
+
+    forth: Callable[..., tuple[Tensor, Tensor]]
+    back: Callable[..., tuple[Tensor, Tensor, Tensor]]
+
+    @classmethod
+    def of(cls, run: Run, h: int, cap: float | None = None) -> Kernel:
+        """That of the run, for keys h wide."""
+        if run.kernel == "fused":
+            scores = fused.Scores(h**-0.5, cap)
+            return cls(partial(_forth, scores), partial(_back, scores))
+        assert run.kernel == "flash" and cap is None
+        return cls(lambda q, k, v, ahead: _flash(q, k, v, 0.0, ahead), lambda *given: _flash_backward(*given[:-1], 0.0, given[-1]))
+
+
+def _causal(scores: fused.Scores, t: int, ahead: bool) -> fused.Scores:
+    return scores._replace(hidden=lambda: hidden_pairs(t, t, t)) if ahead else scores
+
+
+def _forth(scores: fused.Scores, q: Tensor, k: Tensor, v: Tensor, ahead: bool) -> tuple[Tensor, Tensor]:
+    return fused.forth(_causal(scores, q.size(2), ahead), q, k, v)
+
+
+def _back(
+    scores: fused.Scores, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, rows: Tensor, ahead: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    return fused.back(_causal(scores, q.size(2), ahead), grad, q, k, v, out, rows)[:3]
 
 
 def passed(parts: tuple[Tensor, ...], group: Group) -> tuple[Tensor, ...]:
@@ -44,23 +79,26 @@ def blocks(group: Group, t: int, causal: bool) -> Iterator[tuple[slice, slice, b
 
 
 class Ring(Function):
-    """Flash attention of q (b n t h) and k, v (b k t h), t of the rank: keeps these, the output and one number a row."""
+    """Attention in one kernel of q (b n t h), k (b k t h), v (b k t u), t of the rank: keeps these, the output and one number a
+    row."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, group: Group, causal: bool) -> Tensor:
-        """The output (b n t h), merged from that of each block by its log-sum-exp."""
+    def forward(ctx: Any, kernel: Kernel, q: Tensor, k: Tensor, v: Tensor, group: Group, causal: bool) -> Tensor:
+        """The output (b n t u), merged from that of each block by its log-sum-exp."""
         wide = torch.promote_types(q.dtype, torch.float32)
-        out, rows = torch.zeros_like(q, dtype=wide), torch.full(q.shape[:3], -torch.inf, dtype=wide, device=q.device)
+        b, n, t, _ = q.shape
+        out = torch.zeros(b, t, n, v.size(-1), dtype=wide, device=q.device).transpose(1, 2)  # b n t u
+        rows = torch.full((b, n, t), -torch.inf, dtype=wide, device=q.device)
         visiting = k, v
         for hop, (here, there, ahead) in enumerate(blocks(group, q.size(2), causal)):
             if hop:
                 visiting = passed(visiting, group)
-            part, sums = kernel(q[:, :, here], *(x[:, :, there] for x in visiting), 0.0, ahead)  # b n t h, b n t
+            part, sums = kernel.forth(q[:, :, here], *(x[:, :, there] for x in visiting), ahead)  # b n t u, b n t
             both = torch.logaddexp(rows[:, :, here], sums)
             out[:, :, here] = out[:, :, here] * (rows[:, :, here] - both).exp()[..., None] + part * (sums - both).exp()[..., None]
             rows[:, :, here] = both
         out = out.to(q.dtype)
-        ctx.group, ctx.causal = group, causal
+        ctx.kernel, ctx.group, ctx.causal = kernel, group, causal
         ctx.save_for_backward(q, k, v, out, rows)
         return out
 
@@ -75,13 +113,13 @@ class Ring(Function):
                 visiting, (dk, dv) = passed(visiting, ctx.group), passed((dk, dv), ctx.group)
             mine = (x[:, :, here].contiguous() for x in (grad, q))
             theirs = (x[:, :, there] for x in visiting)
-            parts = kernel_backward(*mine, *theirs, out[:, :, here], rows[:, :, here].contiguous(), 0.0, ahead)
+            parts = ctx.kernel.back(*mine, *theirs, out[:, :, here], rows[:, :, here].contiguous(), ahead)
             for whole, part, piece in zip((dq, dk, dv), parts, (here, there, there), strict=True):
                 whole[:, :, piece] += part
         dk, dv = passed((dk, dv), ctx.group)
-        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, None
+        return None, dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, None
 
 
-def ring(q: Tensor, k: Tensor, v: Tensor, *, group: Group, causal: bool) -> Tensor:
-    """softmax(q kᵀ/√h) v (b t n h) of the rank's queries (b t n h) and all ranks' keys and values (b t k h)."""
-    return Ring.apply(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), group, causal).transpose(1, 2)
+def ring(q: Tensor, k: Tensor, v: Tensor, *, kernel: Kernel, group: Group, causal: bool) -> Tensor:
+    """softmax(q kᵀ/√h) v (b t n u) of the rank's queries (b t n h) and all ranks' keys (b t k h) and values (b t k u)."""
+    return Ring.apply(kernel, q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), group, causal).transpose(1, 2)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from .ranks import Group
-from .ring import kernel, kernel_backward
+from .ring import Kernel
 
 
 def exchanged(x: Tensor, group: Group) -> Tensor:
@@ -36,15 +36,15 @@ def of_positions(x: Tensor, group: Group) -> Tensor:
 
 
 class Ulysses(Function):
-    """Flash attention of q (b n t h) and k, v (b k t h), t of the rank: keeps these, the output and one number a row, all of
-    the rank's heads and whole sequences. What it returns is of the rank's positions, and a tensor more."""
+    """Attention in one kernel of q (b n t h), k (b k t h), v (b k t u), t of the rank: keeps these, the output and one number a
+    row, all of the rank's heads and whole sequences. What it returns is of the rank's positions, and a tensor more."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, group: Group, causal: bool) -> Tensor:
-        """The output (b n t h)."""
+    def forward(ctx: Any, kernel: Kernel, q: Tensor, k: Tensor, v: Tensor, group: Group, causal: bool) -> Tensor:
+        """The output (b n t u)."""
         q, k, v = (of_heads(x, group) for x in (q, k, v))
-        out, rows = kernel(q, k, v, 0.0, causal)  # b n/cp t·cp h, b n/cp t·cp
-        ctx.group, ctx.causal = group, causal
+        out, rows = kernel.forth(q, k, v, causal)  # b n/cp t·cp u, b n/cp t·cp
+        ctx.kernel, ctx.group, ctx.causal = kernel, group, causal
         ctx.save_for_backward(q, k, v, out, rows)
         return of_positions(out, group)
 
@@ -52,10 +52,10 @@ class Ulysses(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients go the same ways."""
         q, k, v, out, rows = ctx.saved_tensors
-        parts = kernel_backward(of_heads(grad, ctx.group), q, k, v, out, rows, 0.0, ctx.causal)
-        return *(of_positions(part, ctx.group) for part in parts), None, None
+        parts = ctx.kernel.back(of_heads(grad, ctx.group), q, k, v, out, rows, ctx.causal)
+        return None, *(of_positions(part, ctx.group) for part in parts), None, None
 
 
-def ulysses(q: Tensor, k: Tensor, v: Tensor, *, group: Group, causal: bool) -> Tensor:
-    """softmax(q kᵀ/√h) v (b t n h) of the rank's positions of all heads, q (b t n h), k and v (b t k h)."""
-    return Ulysses.apply(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), group, causal).transpose(1, 2)
+def ulysses(q: Tensor, k: Tensor, v: Tensor, *, kernel: Kernel, group: Group, causal: bool) -> Tensor:
+    """softmax(q kᵀ/√h) v (b t n u) of the rank's positions of all heads, q (b t n h), k (b t k h), v (b t k u)."""
+    return Ulysses.apply(kernel, q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), group, causal).transpose(1, 2)
