@@ -68,7 +68,9 @@ BLOCKS = {
     "MoE, biased, chosen first": MoE(
         e=8, a=2, expert=MLP(f=28, bias=True), score="softmax_of_chosen", renormalise=False, router_bias=True
     ),
-    "MoE, gated shared expert": MoE(e=8, a=4, expert=ClampedGatedMLP(f=28), shared=MLP(f=20), shared_gate=True, score="sigmoid"),
+    "MoE, gated shared expert": MoE(
+        e=8, a=4, expert=ClampedGatedMLP(f=28), shared=MLP(f=20), shared_gate=True, score="sigmoid"
+    ),
     "pre-norm": block(turned, GatedMLP(f=28), before=rms),
     "post-norm": Residual(name="mlp", branch=MLP(f=28, bias=True), outer=ln),
     "sandwich": Residual(name="mlp", branch=GatedMLP(f=28), before=offset, after=offset),
@@ -123,7 +125,9 @@ MODELS = {
         embedding=Embedding(v=36, d=22, position=learned, types=2, norm=ln),
         head=MaskedLMHead(output=LMHead(v=36, tied=True, bias=True)),
     ),
-    "sinusoids": model((block(whole, MLP(f=28), outer=ln), 2), embedding=Embedding(v=36, d=22, position=Sinusoidal()), norm=None),
+    "sinusoids": model(
+        (block(whole, MLP(f=28), outer=ln), 2), embedding=Embedding(v=36, d=22, position=Sinusoidal()), norm=None
+    ),
     "OPT": model(
         (block(multi(), MLP(f=28), outer=ln), 2), norm=None, head=LMHead(v=36, tied=False, wide=True),
         embedding=Embedding(v=36, d=22, i=10, position=LearnedPositions(m=37, reserved=2)),

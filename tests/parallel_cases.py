@@ -1,4 +1,4 @@
-"""What is compared on several ranks, and how one rank compares it: the engine's rank with the twin's, and the twin with the whole."""
+"""How one of several ranks is compared: the engine's with the twin's, in cost, and the twin with the whole one, in numbers."""
 
 from __future__ import annotations
 
@@ -238,7 +238,8 @@ def truth(case: Case, ranks: Any) -> list[str]:
         pairs = {"out": (right, out)}
     else:
         pairs = {"out": (mine(right, ranks), out)}
-    pairs |= {f"input {number}": (mine(x.grad, ranks), y.grad) for number, (x, y) in enumerate(pair.inputs) if y.grad is not None}
+    entered = [(x.grad, y.grad) for x, y in pair.inputs if y.grad is not None]
+    pairs |= {f"input {number}": (mine(grad, ranks), own) for number, (grad, own) in enumerate(entered)}
     names = {weight: name for name, weight in part.named_parameters()}
     of = {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in whole.named_parameters()}
     pairs |= {names[weight]: (piece, weight.grad) for weight, piece in pieces(of, part, ranks)}

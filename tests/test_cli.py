@@ -252,6 +252,8 @@ def test_completion_knows_the_presets():
         (["explain", "gpt2", "decoder.nothing"], "has no such path"),
         (["formula", "gpt2", "params", "--convention", "best"], "not one of torch, exact"),
         (["solve", "params = 7B", "gpt2", "--for", "d", "--convention", "best"], "not one of torch, exact"),
+        (["solve", "kv <= 1GiB", "llama-2-7b", "--for", "batch", "--encoder-seq", "5"], "no encoder"),
+        (["solve", "kv <= 1GiB", "whisper-tiny", "--for", "batch", "--encoder-seq", "7"], "always has 1500 positions"),
         (["compare", "gpt2", "--metric", "params", "--convention", "best"], "not one of torch, exact"),
         (["compare", "gpt2", "--metric", "params", "--dtype", "fp7"], "dtype 'fp7'"),
         (["compare", "gpt2", "--metric", "params", "--kv-dtype", "fp7"], "dtype 'fp7'"),

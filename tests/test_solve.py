@@ -232,6 +232,16 @@ def test_a_field_says_what_follows_it():
     assert (held["N"], held["F"]) == ("12", "3072")
 
 
+@pytest.mark.parametrize(("unknown", "given", "said"), [
+    ("num_hidden_layers", {"sizes": {"f": 5}}, "f: while a field, num_hidden_layers, is asked for"),
+    ("num_hidden_layers", {"changes": {"num_hidden_layers": 5}}, "num_hidden_layers: asked for and given at once"),
+    ("batch", {"sizes": {"s": 5}, "context": 100}, "S: given twice"),
+])  # fmt: skip
+def test_what_is_given_counts_or_is_refused(unknown, given, said):
+    with pytest.raises(InputError, match=said):
+        solve("kv <= 1GiB", unknown, "llama-7b", **given)
+
+
 def test_a_field_that_is_none_is_refused():
     with pytest.raises(InputError, match="did you mean n_embd"):
         solve("params = 7B", "n_embdd", "gpt2")

@@ -285,7 +285,7 @@ def test_what_is_refused_is_refused_in_one_line(words, said):
     assert "\n" not in line
 
 
-@pytest.mark.parametrize("name", ["", *sorted(TITLES.keys() - {"attention", "feed-forward"})])
+@pytest.mark.parametrize("name", ["", *sorted(TITLES.keys() - {"attention", "feed-forward", "published-forms"})])
 def test_a_table_of_numbers_loads_nothing_heavy(name):
     words = ["table", *name.split()]
     code = f"from blockcalc.cli import main\ntry:\n    main({[*words, '--json']!r})\nexcept SystemExit: pass\nimport sys"

@@ -67,9 +67,10 @@ def command(
     if encoder_seq is not None and model is not None and not free:
         options.check_encoder_seq(options.subject(model, changed), encoder_seq)
     found = solve(
-        equation, unknown, model, family=family, changes=options.changes_of(changed), sizes=_once([assignment(text) for text in (*letters, *ties)]),
-        batch=batch, seq=seq, context=context, encoder_seq=encoder_seq, multiple=multiple, dtype=dtype, convention=convention,
-        policy=policy, kernels=Kernels(attention=attention), recompute=recompute,
+        equation, unknown, model, family=family, changes=options.changes_of(changed),
+        sizes=_once([assignment(text) for text in (*letters, *ties)]), batch=batch, seq=seq, context=context,
+        encoder_seq=encoder_seq, multiple=multiple, dtype=dtype, convention=convention, policy=policy,
+        kernels=Kernels(attention=attention), recompute=recompute,
     )  # fmt: skip
     how = How(dtype, convention, policy, Kernels(attention=attention), recompute).about(found.equation.left.quantity)
     if model is not None and not free and found.unknown in ("T", "S") and found.answers:

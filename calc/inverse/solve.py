@@ -62,8 +62,8 @@ def solve(
     asked, default = read_equation(equation), _default(model, family, changes)
     if default is not None and default.values and not _is_size(unknown, default):
         for letter in sizes or {}:
-            fields = f"while {printable(unknown)}, a field of the config, is asked for, fields of the config are given"
-            raise InputError(f"{printable(letter)}: {fields}, not letters")
+            instead = "sizes are given as fields of the config, and as batch, seq and context"
+            raise InputError(f"{printable(letter)}: while a field, {printable(unknown)}, is asked for, {instead}")
         return solve_field(asked, unknown, model, dict(changes or {}), step, how, multiple)
     return Problem(asked, unknown, default, sizes or {}, step, how).solved(multiple)
 

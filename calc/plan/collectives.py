@@ -223,10 +223,10 @@ def gradients(whole: Budget, layout: Layout) -> tuple[Collective, ...]:
     """What the ranks that hold the same weights of a stage send once a step: sums of gradients, and weights sent back.
 
     Data ranks (and context ranks) all-reduce; ZeRO 1 and 2 reduce-scatter gradients and all-gather weights; stage 3 gathers
-    each layer's weights forward and again backward, those outside the layers forward alone, and reduce-scatters. Tensor ranks all-reduce the gradients of what each
-    of them has whole and uses on its own positions (sequence parallelism) or heads (a norm that they share); ranks that
-    share a key-value head those of its weights. Elements are those of a rank's part of the weights, of which stage 3 pads
-    the first axis.
+    each layer's weights forward and again backward, those outside the layers forward alone, and reduce-scatters. Tensor
+    ranks all-reduce the gradients of what each of them has whole and uses on its own positions (sequence parallelism) or
+    heads (a norm that they share); ranks that share a key-value head those of its weights. Elements are those of a rank's
+    part of the weights, of which stage 3 pads the first axis.
     """
     if not whole.step.training:
         return ()
@@ -281,7 +281,11 @@ _DATA: dict[int, tuple[tuple[str, Phase, Kind], ...]] = {
     0: (("gradients", "step", "all-reduce"),),
     1: (("gradients", "step", "reduce-scatter"), ("weights", "step", "all-gather")),
     2: (("gradients", "step", "reduce-scatter"), ("weights", "step", "all-gather")),
-    3: (("weights", "forward", "all-gather"), ("weights", "backward", "all-gather"), ("gradients", "backward", "reduce-scatter")),
+    3: (
+        ("weights", "forward", "all-gather"),
+        ("weights", "backward", "all-gather"),
+        ("gradients", "backward", "reduce-scatter"),
+    ),
 }  # fmt: skip
 """What data parallelism sends, by the stage of ZeRO. Of stage 3 what stands outside the layers is gathered once: torch's
 ``fully_shard`` reshards each layer behind its forward pass, the root (``reshard_after_forward``) only behind the backward."""

@@ -24,6 +24,11 @@ def maybe(local: nn.Linear | None) -> ColumnParallel | None:
     return None if local is None else ColumnParallel(local)
 
 
+def same_head(ranks: Group, *matrices: nn.Module | None) -> dict[nn.Parameter, Group]:
+    """The weights of a key-value head that several ranks have, and those ranks."""
+    return {weight: ranks for one in matrices if one is not None and ranks.size > 1 for weight in one.parameters()}
+
+
 class Attention(attention.Attention):
     """softmax(QKᵀ/√h + bias)V W_O of the rank's n/tp query heads, summed over the ranks.
 
@@ -86,10 +91,9 @@ class Attention(attention.Attention):
             if part is not None and not isinstance(part, LayerNormOfEachHead):
                 yield from part.parameters()
 
-    def doubled(self) -> Iterator[nn.Parameter]:
-        """What several ranks have the same part of: the key-value head of too few."""
-        if self.same.size > 1:
-            yield from (p for part in (self.k, self.v) if part is not None for p in part.parameters())
+    def doubled(self) -> dict[nn.Parameter, Group]:
+        """What several ranks have the same part of, and which: the key-value head of too few."""
+        return same_head(self.same, self.k, self.v)
 
 
 class CrossAttention(nn.Module):
@@ -110,15 +114,17 @@ class CrossAttention(nn.Module):
         q, k, v = (part.unflatten(-1, (-1, self.h)) for part in made)  # b t n/tp h, b m k/tp h, b m k/tp h
         return self.o(attend(q, k, v, run, causal=False).flatten(2))
 
-    doubled = Attention.doubled
+    def doubled(self) -> dict[nn.Parameter, Group]:
+        """What several ranks have the same part of, and which: the key-value head of too few."""
+        return same_head(self.same, self.k, self.v)
 
 
-class LinearAttention(linear_attention.LinearAttention):
+class LinearAttention(nn.Module):
     """Attention without a softmax over pairs, of the rank's heads."""
 
     def __init__(self, local: linear_attention.LinearAttention, ranks: Ranks) -> None:
-        nn.Module.__init__(self)
-        self.n, self.m, self.h, self.ranks = local.n, local.m, local.h, ranks
+        super().__init__()
+        self.n, self.features, self.ranks = local.n, local.features, ranks
         self.q, self.k, self.v = ColumnParallel(local.q), ColumnParallel(local.k), ColumnParallel(local.v)
         self.o = RowParallel(local.o, ranks.tp)
 

@@ -19,9 +19,9 @@ from ...blocks import position as positions
 from ...blocks import prediction as predictions
 from ...blocks import wiring as wirings
 from ...plan import stages
-from .. import heads, prediction, wiring
 from .. import model as plain
 from .. import moe as plain_moe
+from .. import prediction, wiring
 from ..build import build, share_biases
 from ..dispatch import linear
 from . import attention, mla, mlp, model, moe, pipeline, position
@@ -182,7 +182,7 @@ def _(c: whole.Model, d: int, ranks: Ranks) -> plain.Model:
     embedding = parallel(c.embedding, 0, ranks)
     outer = None if encoder is None else embedding  # the same table
     predictors = [parallel(predictor, d, ranks) for predictor in c.predictors]
-    head = maybe(c.head, c.stack.i or d, ranks)
+    head = maybe(c.head, c.embedding.d if c.stack.i is None else c.stack.i, ranks)
     return plain.Model(embedding, parallel(c.stack, d, ranks), head, outer, encoder, predictors)
 
 
@@ -194,12 +194,10 @@ def _(c: predictions.MultiTokenPrediction, d: int, ranks: Ranks) -> nn.Module:
 
 @parallel.register
 def _(c: stages.Stage, d: int, ranks: Ranks) -> pipeline.Stage:
-    embedding, head = c.model.embedding, c.model.head
+    head, d = c.model.head, c.model.embedding.d
     tied = isinstance(head, whole.LMHead) and head.tied
+    table: Any = c.model.embedding
     if not c.first:  # of a tied table the last stage has its own
-        embedding = replace(embedding, position=None, types=None, norm=None) if tied and c.last else None
-    width = c.model.embedding.d
-    return pipeline.Stage(
-        maybe(embedding, 0, ranks), maybe(c.layers, width, ranks),
-        parallel(head, c.model.stack.i or width, ranks) if c.last else None, first=c.first, tied=tied,
-    )  # fmt: skip
+        table = replace(table, position=None, types=None, norm=None) if tied and c.last else None
+    behind = parallel(head, d if c.model.stack.i is None else c.model.stack.i, ranks) if c.last else None
+    return pipeline.Stage(maybe(table, 0, ranks), maybe(c.layers, d, ranks), behind, first=c.first, tied=tied)

@@ -1,4 +1,4 @@
-"""Matrices cut by what they make (columns) and by what they sum over (rows). Shoeybi et al. 2019, arXiv:1909.08053, section 3."""
+"""Matrices cut by what they make (columns) and what they sum over (rows). Shoeybi et al. 2019, arXiv:1909.08053, section 3."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class RowParallel(nn.Module):
 
     def owned(self) -> Iterator[nn.Parameter]:
         """The rank's part of the matrix."""
-        yield self.weight
+        yield self.weight  # type: ignore[misc]
 
     def forward(self, x: Tensor) -> Tensor:
         """x (… f/tp) to (… d), the rank's positions."""

@@ -1,4 +1,4 @@
-"""Latent attention whose heads are split, and whose latents each rank has. Twin of ``blockcalc.blocks.mla`` on several ranks."""
+"""Latent attention whose heads are split, and whose latents each rank has. Twin of ``blockcalc.blocks.mla``."""
 
 from __future__ import annotations
 

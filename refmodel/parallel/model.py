@@ -37,7 +37,7 @@ class Lookup(Function):
         return table[local] * inside[..., None]
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:
         local, inside = own(ctx.saved_tensors[0], ctx.shape[0], ctx.group)
         rows = (grad * inside[..., None]).flatten(0, -2)
         return None, grad.new_zeros(ctx.shape).index_add(0, local.flatten(), rows), None

@@ -27,7 +27,7 @@ class Down(nn.Module):
 
 
 class MoE(moe.MoE):
-    """Rows go to the ranks that have their experts, and come back. Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.2.
+    """Rows go to the ranks that have their experts, and come back. Lepikhin et al. 2020, GShard, arXiv:2006.16668, section 3.2.
 
     Every expert gets as many rows: what is routed unevenly has no shape to compare. Where experts are split too, all rows of
     a rank enter and leave them at once, as Megatron-LM's dispatcher gathers and scatters them.
@@ -61,8 +61,9 @@ class MoE(moe.MoE):
         rows = exchange(rows, ep).unflatten(0, (ep.size, own, -1))  # ep e/ep rows d
         rows = enter(rows.transpose(0, 1).flatten(1, 2), etp)  # e/ep ep·rows d
         done = leave(torch.stack([expert(part, run) for expert, part in zip(self.experts, rows, strict=True)]), etp)
-        if self.experts[0].down.bias is not None:
-            done = done + torch.stack([expert.down.bias for expert in self.experts])[:, None]
+        biases: list[Tensor] = [p for name, p in self.experts.named_parameters() if name.endswith("down.bias")]  # e/ep of d
+        if biases:
+            done = done + torch.stack(biases)[:, None]
         return exchange(done.unflatten(1, (ep.size, -1)).transpose(0, 1).flatten(0, 2), ep)  # b·t·a d
 
     def expert(self) -> Iterator[nn.Parameter]:

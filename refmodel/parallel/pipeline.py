@@ -93,7 +93,7 @@ class Kept:
         handle, place = Handle(x), place_of(x)
         if place not in self.skip:
             part = place in self.batch
-            key = place, x.storage_offset() if part else 0
+            key = place, int(x.storage_offset()) if part else 0
             entry = self.held.setdefault(key, [0, x.nbytes if part else x.untyped_storage().nbytes()])
             self.now += entry[1] if entry[0] == 0 else 0
             entry[0] += 1

@@ -51,7 +51,7 @@ class Enter(Function):
         return gathered(x, group) if group.sequence else x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return (scattered if ctx.group.sequence else total)(grad, ctx.group), None
 
 
@@ -64,12 +64,12 @@ class Leave(Function):
         return (scattered if group.sequence else total)(x, group)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return gathered(grad, ctx.group) if ctx.group.sequence else grad, None
 
 
 class Exchange(Function):
-    """As many rows of x from each rank to each other, and back. Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.2."""
+    """As many rows of x from each rank to each other, and back. Lepikhin et al. 2020, arXiv:2006.16668, section 3.2."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
@@ -77,7 +77,7 @@ class Exchange(Function):
         return exchanged(x, group)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return exchanged(grad, ctx.group), None
 
 

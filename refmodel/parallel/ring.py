@@ -34,7 +34,10 @@ class Kernel(NamedTuple):
             scores = fused.Scores(h**-0.5, cap)
             return cls(partial(_forth, scores), partial(_back, scores))
         assert run.kernel == "flash" and cap is None
-        return cls(lambda q, k, v, ahead: _flash(q, k, v, 0.0, ahead), lambda *given: _flash_backward(*given[:-1], 0.0, given[-1]))
+        return cls(
+            lambda q, k, v, ahead: _flash(q, k, v, 0.0, ahead),
+            lambda *given: _flash_backward(*given[:-1], 0.0, given[-1]),
+        )
 
 
 def _causal(scores: fused.Scores, t: int, ahead: bool) -> fused.Scores:
@@ -89,13 +92,14 @@ class Ring(Function):
         b, n, t, _ = q.shape
         out = torch.zeros(b, t, n, v.size(-1), dtype=wide, device=q.device).transpose(1, 2)  # b n t u
         rows = torch.full((b, n, t), -torch.inf, dtype=wide, device=q.device)
-        visiting = k, v
+        visiting: tuple[Tensor, ...] = k, v
         for hop, (here, there, ahead) in enumerate(blocks(group, q.size(2), causal)):
             if hop:
                 visiting = passed(visiting, group)
             part, sums = kernel.forth(q[:, :, here], *(x[:, :, there] for x in visiting), ahead)  # b n t u, b n t
             both = torch.logaddexp(rows[:, :, here], sums)
-            out[:, :, here] = out[:, :, here] * (rows[:, :, here] - both).exp()[..., None] + part * (sums - both).exp()[..., None]
+            before, now = ((row - both).exp()[..., None] for row in (rows[:, :, here], sums))  # their shares
+            out[:, :, here] = out[:, :, here] * before + part * now
             rows[:, :, here] = both
         out = out.to(q.dtype)
         ctx.kernel, ctx.group, ctx.causal = kernel, group, causal
@@ -103,14 +107,15 @@ class Ring(Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of keys and values go along with them, in fp32, and one hop further: home."""
         q, k, v, out, rows = ctx.saved_tensors
         dq, dk, dv = (torch.zeros_like(x, dtype=rows.dtype) for x in (q, k, v))
-        visiting = k, v
+        visiting: tuple[Tensor, ...] = k, v
         for hop, (here, there, ahead) in enumerate(blocks(ctx.group, q.size(2), ctx.causal)):
             if hop:
-                visiting, (dk, dv) = passed(visiting, ctx.group), passed((dk, dv), ctx.group)
+                visiting = passed(visiting, ctx.group)
+                dk, dv = passed((dk, dv), ctx.group)
             mine = (x[:, :, here].contiguous() for x in (grad, q))
             theirs = (x[:, :, there] for x in visiting)
             parts = ctx.kernel.back(*mine, *theirs, out[:, :, here], rows[:, :, here].contiguous(), ahead)

@@ -53,8 +53,8 @@ def sum_gradients(part: nn.Module, ranks: Ranks) -> None:
     ``_allreduce_non_tensor_model_parallel_grads``); a norm that all heads share is always of its own heads; key-value heads
     that several ranks have, of the query heads of each. Then the replicas.
     """
-    owned, partial, doubled, expert = (set(named(part, name)) for name in ("owned", "partial", "doubled", "expert"))
-    same = {p: module.same for module in part.modules() if hasattr(module, "doubled") for p in module.doubled()}
+    owned, partial, expert = (set(named(part, name)) for name in ("owned", "partial", "expert"))
+    doubled = {weight: group for module in part.modules() for weight, group in getattr(module, "doubled", dict)().items()}
     for weight in part.parameters():
         if weight.grad is None:
             continue
@@ -62,7 +62,7 @@ def sum_gradients(part: nn.Module, ranks: Ranks) -> None:
         if weight in partial or (weight not in owned and tensor.sequence):
             add_up(weight.grad, tensor)
         if weight in doubled:
-            add_up(weight.grad, same[weight])
+            add_up(weight.grad, doubled[weight])
         add_up(weight.grad, ranks.edp if weight in expert else ranks.dp)
 
 
