@@ -23,7 +23,7 @@ from blockcalc.refmodel import measure, moe, norm
 from blockcalc.refmodel.build import build
 from blockcalc.refmodel.context import Run
 from blockcalc.refmodel.parallel.build import parallel
-from blockcalc.refmodel.parallel.measure import Sent, traffic
+from blockcalc.refmodel.parallel.measure import Sent, groups_of, traffic
 from blockcalc.refmodel.parallel.model import cross_entropy
 from blockcalc.refmodel.parallel.pipeline import Kept, schedule, sum_ends
 from blockcalc.refmodel.parallel.ranks import ALONE
@@ -190,6 +190,8 @@ def costs(case: Case, ranks: Any) -> list[str]:
         "backward": (expected(comms, case.dtype, "backward", "recompute"), backward),
         "gradients": (totals(expected(sums, case.dtype, "step")), totals(summed)),
     }
+    for one in (*comms, *sums):
+        pairs[f"ranks of {one.group}"] = (one.ranks, dict(groups_of(ranks, part))[one.group].size)
     if of_model:
         pairs["saved a layer"] = ((kept.per_layer, kept.loss, kept.rest), (saved.per_layer, saved.loss, saved.rest))
     if case.layout.cp != 1:

@@ -66,16 +66,11 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run, with the garbage collector at rest: what a cold start imports lives on, and looking through it is slow."""
+        """Run; what a stream cannot encode is replaced."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
                 stream.reconfigure(errors="replace")
-        usual = gc.get_threshold()
-        gc.set_threshold(100_000, 50, 50)
-        try:
-            return super().main(*args, **kwargs)
-        finally:
-            gc.set_threshold(*usual)
+        return super().main(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; whatever blockcalc refuses ends it with one line on standard error."""
@@ -85,6 +80,9 @@ class Commands(click.Group):
             return result
         except BlockcalcError as error:
             click.echo(f"blockcalc: {' '.join(str(error).split())}", err=True)
+            ctx.exit(2)
+        except click.UsageError as error:
+            click.echo(f"blockcalc: {' '.join(error.format_message().split())}", err=True)
             ctx.exit(2)
         except OSError as error:
             if error.errno == EPIPE:
@@ -102,3 +100,12 @@ def main() -> None:
     (blockcalc blocks). Exit code 0: done; 1: the answer is no; 2: the input was refused, with one line that
     says why.
     """
+
+
+def run() -> None:
+    """The program. What a cold start imports lives on to its end, and the garbage collector need not look through it."""
+    gc.set_threshold(1_000_000, 50, 50)
+    try:
+        main()
+    finally:
+        gc.freeze()

@@ -23,7 +23,7 @@ from .. import model as plain
 from .. import moe as plain_moe
 from .. import prediction, wiring
 from ..build import build, share_biases
-from ..dispatch import linear
+from ..dispatch import SCALE, linear
 from . import attention, mla, mlp, model, moe, pipeline, position
 from .ranks import Ranks, of_one_head
 
@@ -121,7 +121,7 @@ def _(c: Any, d: int, ranks: Ranks) -> nn.Module:
 
 
 def placed(twin: Any, kind: type, ranks: Ranks) -> Any:
-    """A plain twin as one of those that know the ranks, and have the same weights."""
+    """A plain twin made one that knows the ranks: of a class below its own, as torch's ``fully_shard`` makes them."""
     twin.__class__ = kind
     twin.ranks = ranks
     return twin
@@ -133,7 +133,7 @@ def placed(twin: Any, kind: type, ranks: Ranks) -> Any:
 @parallel.register
 def _(c: wirings.Residual, d: int, ranks: Ranks) -> wiring.Residual:
     norms = {name: norm(getattr(c, name), d) for name in ("before", "after", "outer")}
-    return wiring.Residual(parallel(c.branch, d, ranks), **norms)
+    return wiring.Residual(parallel(c.branch, d, ranks), alpha=SCALE if c.scaled else None, **norms)
 
 
 @parallel.register
@@ -152,12 +152,14 @@ def _(c: wirings.Parallel, d: int, ranks: Ranks) -> nn.Module:
 @parallel.register
 def _(c: whole.Embedding, d: int, ranks: Ranks) -> nn.Module:
     twin = build(replace(c, v=c.v // ranks.tp.size, position=None))
-    twin.position = maybe(c.position, c.i if c.all_narrow else c.d, ranks)
+    twin.position = maybe(c.position, c.d if c.i is None or not c.all_narrow else c.i, ranks)
     return placed(twin, model.Embedding, ranks)
 
 
 @parallel.register
 def _(c: whole.Stack, d: int, ranks: Ranks) -> nn.Module:
+    if any(layer.j is not None for layer in c.layers):
+        raise NotImplementedError("layers that share weights have no twin on several ranks")
     blocks = {f"{c.name}.{layer.name}": layer.block for layer in c.layers}
     layers = [parallel(blocks[name], d, ranks) for name, count in c.runs() for _ in range(count)]
     stack = plain.Stack(c.name, layers, norm=norm(c.norm, d), project=linear(d, c.i), biases=share_biases(layers))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .attention import Attention, CrossAttention
-from .ranks import Ranks
+from .ranks import Group, Ranks
 
 c10d = torch.ops.c10d
 
@@ -49,15 +49,19 @@ OPS = {
 }
 
 
+def groups_of(ranks: Ranks, part: nn.Module) -> Iterator[tuple[str, Group]]:
+    """All groups of a rank by name, those of its key-value heads too."""
+    yield from vars(ranks).items()
+    yield from (("heads", module.same) for module in part.modules() if isinstance(module, Attention | CrossAttention))
+
+
 class Traffic(TorchDispatchMode):
     """Counts what is sent while it is on, by kind, group and bytes."""
 
     def __init__(self, ranks: Ranks, part: nn.Module) -> None:
         super().__init__()
         self.sent: Counter[Sent] = Counter()
-        heads = [("heads", module.same) for module in part.modules() if isinstance(module, Attention | CrossAttention)]
-        groups = (*vars(ranks).items(), *heads)
-        self.names = {group.process.group_name: name for name, group in groups if group.process is not None}
+        self.names = {group.process.group_name: name for name, group in groups_of(ranks, part) if group.process is not None}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         if func in OPS:
