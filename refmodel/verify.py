@@ -164,8 +164,8 @@ def _params(component: Any, d: int, sizes: Sizes) -> int:
 
 def _flops(part: str, kernel: str, component: Any, d: int, sizes: Sizes) -> int:
     step, run = _twin(component, d, sizes)[1], Run(kernel=kernel)  # type: ignore[arg-type]
-    found = measure.flops(step, run, training=part == "backward")
-    return int(getattr(found, part))
+    found = measure.flops(step, run, training=part != "forward")
+    return sum(found) if part == "total" else int(getattr(found, part))
 
 
 def _saved(dtype: str, kernel: str, recompute: str, component: Any, d: int, sizes: Sizes) -> int:
@@ -208,7 +208,8 @@ def quantities(dtypes: Collection[str], device: str, kernels: Collection[str]) -
     Saved bytes are compared on the CPU, whose kernels the rules describe.
     """
     yield Quantity("parameters", lambda c, d, s: _budget(c, d, s).parameters().total, _params)
-    for part, kernel in itertools.product(("forward", "backward"), kernels):
+    parts = {"math": ("forward", "backward"), "flash": ("forward", "backward"), "fused": ("total",)}
+    for part, kernel in ((part, kernel) for kernel in kernels for part in parts[kernel]):
         yield Quantity(f"FLOPs {part} {kernel}", partial(_engine_flops, part, kernel), partial(_flops, part, kernel))
     for how in itertools.product(dtypes if device == "cpu" else (), kernels, ("none", "selective")):
         yield Quantity(_saved_name(*how), partial(_engine_saved, *how), partial(_saved, *how))

@@ -139,6 +139,16 @@ MODELS = {
     "BART": model((crossed, 2), norm=None, encoder=encoder(block(whole, MLP(f=28, bias=True), outer=ln), 2)),
 }  # fmt: skip
 
+WITHOUT_FLASH = {
+    "soft cap", "sinks", "relative bias", "MLA, other value heads", "Gemma 2", "T5 encoder", "T5",
+}  # fmt: skip
+"""What the CPU has no flash kernel for."""
+
+WITHOUT_RING = WITHOUT_FLASH | {
+    "window", "chunks", "ALiBi", "cross-attention", "cross-attention, k = 2", "linear attention", "BART",
+}  # fmt: skip
+"""What has no declared way to be split along the sequence."""
+
 EXPERTS = {name for name, one in (BLOCKS | MODELS).items() if "MoE" in repr(one)}
 
 LAYOUTS = {

@@ -12,7 +12,6 @@ from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import set_checkpoint_early_stop
 
 from blockcalc import Budget, Step, widths
-from blockcalc.errors import BlockcalcError
 from blockcalc.model import Model, trace
 from blockcalc.plan.collectives import collectives, gradients, sends
 from blockcalc.plan.layout import Layout
@@ -153,15 +152,6 @@ def budget_of(case: Case) -> Budget:
     if isinstance(case.component, Model | Stage):
         return case.component.budget(step, kernels, case.recompute)
     return trace(case.component, step, case.d, kernels, case.recompute)
-
-
-def declared(case: Case) -> bool:
-    """Does the engine not refuse it?"""
-    try:
-        shard(budget_of(case), case.layout)
-    except BlockcalcError:
-        return False
-    return True
 
 
 def costs(case: Case, ranks: Any) -> list[str]:

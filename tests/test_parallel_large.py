@@ -11,8 +11,8 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed._tools.fake_collectives  # collectives on the meta device
-from parallel_blocks import BLOCKS, EXPERTS, LAYOUTS, MODELS, latent, model
-from parallel_cases import Case, budget_of, costs, declared, even_routing, expected
+from parallel_blocks import BLOCKS, EXPERTS, LAYOUTS, MODELS, WITHOUT_FLASH, WITHOUT_RING, latent, model
+from parallel_cases import Case, budget_of, costs, even_routing, expected
 from parallel_cases import block as whole_and_part
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 from torch.distributed.pipelining.schedules import BACKWARD_INPUT, FORWARD, FULL_BACKWARD
@@ -69,10 +69,11 @@ def grid():
                 kernel, again, dtype = next(of_models)
             else:
                 dtype, kernel, again = next(ways)
-            case = Case(which, component, layout, dtype, kernel if layout.cp == 1 else "flash", again)
-            case = case if declared(case) else case._replace(kernel="math")
-            if declared(case):
-                yield pytest.param(case, id=f"{which} on {name}, {case.dtype}, {case.kernel}, {again}")
+            if layout.cp != 1 and which in WITHOUT_RING:
+                continue
+            kernel = "flash" if layout.cp != 1 else "math" if which in WITHOUT_FLASH else kernel
+            case = Case(which, component, layout, dtype, kernel, again)
+            yield pytest.param(case, id=f"{which} on {name}, {dtype}, {kernel}, {again}")
 
 
 @pytest.mark.parametrize("case", list(grid()))
@@ -195,6 +196,13 @@ def test_a_rank_holds_the_pieces_that_it_holds_in_torchs_schedule(pp, chunks, mi
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("which", sorted(WITHOUT_RING))
+def test_what_does_not_go_round_a_ring_is_refused(which):
+    with pytest.raises(BlockcalcError):
+        case = Case(which, (BLOCKS | MODELS)[which], Layout(cp=2), kernel="flash")
+        shard(budget_of(case), case.layout)
+
 
 @pytest.mark.parametrize("component, layout, why", [
     (BLOCKS["window"], Layout(cp=2), "a window layer"),
