@@ -101,23 +101,8 @@ room = runs.gathered(
 
 # -- kernels -----------------------------------------------------------------------------------------------------------
 
-kernels = options._stack(
-    click.option("--attention", type=click.Choice(["flash", "math"]), default="flash", show_default=True,
-                 help="flash keeps scores on chip; where it is not declared for the model, math, which is said."),
-    click.option("--norm", type=click.Choice(["fused", "composed"]), default="fused", show_default=True,
-                 help="RMSNorm in one kernel, or out of elementary operations."),
-    click.option("--gated", type=click.Choice(["plain", "fused"]), default="plain", show_default=True,
-                 help="A gated feed-forward's product written out, or one kernel that keeps gate and up."),
-    click.option("--loss", type=click.Choice(["plain", "fused"]), default="plain", show_default=True,
-                 help="Cross entropy written out, or one kernel that writes the gradient over the logits."),
-    click.option("--dropout", type=click.Choice(["none", "noise", "mask"]), default="none", show_default=True,
-                 help="Dropout in training, and what it keeps: noise as wide as its input, or a byte an element."),
-)  # fmt: skip
-"""As ``options.kernels``, with what engines run on accelerators where nothing is said."""
-
-
 def settled(model: Model, chosen: Kernels) -> tuple[Kernels, tuple[str, ...]]:
-    """The kernels that the model has. Raises UndefinedError where flash was asked for and is not declared."""
+    """The kernels that the model has. Raises UndefinedError where others were asked for and are not declared."""
     found, why = runnable(model, chosen)
     source = click.get_current_context().get_parameter_source("attention")
     if why and source is click.core.ParameterSource.COMMANDLINE:

@@ -22,7 +22,7 @@ from . import capacity, fits, options, planned, runs
 @click.option("--machines", "question", flag_value="machines", help="Every machine of the list, and how few of it do.")
 @click.option("--formats", "question", flag_value="formats", help="Every format of the weights: the widest that fits.")
 @runs.layout
-@runs.gathered("run", planned.make_run, *planned.OPTIONS, capacity.kernels)
+@runs.gathered("run", planned.make_run, *planned.OPTIONS, options.device_kernels)
 @runs.vocab_multiple
 @options.output
 @click.pass_context

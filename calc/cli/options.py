@@ -54,12 +54,18 @@ dtype = click.option(
     "--dtype", default="bf16", show_default=True, help="Type of activations or cache: fp32, bf16, fp16; a cache also fp8, int8."
 )
 kv_dtype = click.option("--kv-dtype", default=None, metavar="TYPE", help="Type of the cache, where it is not --dtype.")
-attention = click.option("--attention", type=click.Choice(["math", "flash"]), default="math", show_default=True,
-                         help="math writes the scores out, flash does not.")  # fmt: skip
-kernels = _stack(
-    attention,
-    click.option("--norm", type=click.Choice(["composed", "fused"]), default="composed", show_default=True,
-                 help="RMSNorm out of elementary operations, or one kernel."),
+def _attention(usual: str) -> Callable[[F], F]:
+    return click.option("--attention", type=click.Choice(["math", "flash", "fused"]), default=usual, show_default=True,
+                        help="math writes the scores out; one kernel does not: flash as on a CPU, fused as on a GPU.")  # fmt: skip
+
+
+def _norm(usual: str) -> Callable[[F], F]:
+    return click.option("--norm", type=click.Choice(["composed", "fused"]), default=usual, show_default=True,
+                        help="RMSNorm out of elementary operations, or one kernel.")  # fmt: skip
+
+
+attention = _attention("math")
+_besides = _stack(
     click.option("--gated", type=click.Choice(["plain", "fused"]), default="plain", show_default=True,
                  help="A gated feed-forward's product written out, or one kernel that keeps gate and up."),
     click.option("--loss", type=click.Choice(["plain", "fused"]), default="plain", show_default=True,
@@ -67,6 +73,10 @@ kernels = _stack(
     click.option("--dropout", type=click.Choice(["none", "noise", "mask"]), default="none", show_default=True,
                  help="Dropout in training, and what it keeps: noise as wide as its input, or a byte an element."),
 )  # fmt: skip
+kernels = _stack(attention, _norm("composed"), _besides)
+"""The kernels of torch on a CPU where nothing is said."""
+device_kernels = _stack(_attention("fused"), _norm("fused"), _besides)
+"""Those that run on accelerators."""
 recompute = click.option("--recompute", type=click.Choice(["none", "selective", "full"]), default="none", show_default=True,
                          help="Run again backward: nothing, the core attention, each layer.")  # fmt: skip
 policy = click.option("--policy", type=click.Choice(["minimal", "transformers", "static", "unified"]), default="minimal",

@@ -38,7 +38,7 @@ def _fixed(name: str, what: str) -> Any:
     "given", dict,
     click.option("--train", "mode", flag_value="train", default="train", help="The shortest training step (the default)."),
     click.option("--serve", "mode", flag_value="serve", help="Most tokens a second, within a latency if given."),
-    works.batch, *works.of_training, *works.of_serving, works.dtype, capacity.kernels,
+    works.batch, *works.of_training, *works.of_serving, works.dtype, options.device_kernels,
     click.option("--latency", "goal", flag_value="latency", help="In serving: the lowest latency, not most tokens a second."),
     click.option("--within", default=None, metavar="SECONDS", help="In serving: what an output token may take."),
     click.option("--first", default=None, metavar="SECONDS", help="In serving: what the first token may take."),

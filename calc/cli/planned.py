@@ -15,6 +15,7 @@ from ..plan.layout import Layout
 from ..plan.memory import Held, Serving, Training
 from ..plan.optimizers import OPTIMIZERS, Optimizer
 from ..plan.precision import Precision, named
+from ..plan.traffic import widths_of
 from ..tables.table import Column, Table
 from . import answers, options, runs
 
@@ -73,7 +74,7 @@ OPTIONS: tuple[Any, ...] = (
     options.recompute,
     options.lora,
 )  # fmt: skip
-run = runs.gathered("run", make_run, *OPTIONS, options.kernels)
+run = runs.gathered("run", make_run, *OPTIONS, options.device_kernels)
 
 
 def held(model: Any, layout: Layout, run: Training | Serving) -> tuple[Held, ...]:
@@ -133,7 +134,7 @@ def comm(name: str, layout: Layout, run: Training | Serving, found: Sequence[Seq
     dict[str, Any], list[Table]
 ]:  # fmt: skip
     """Every collective of each pipeline rank, with the bytes of its tensor and those that a device sends."""
-    facts, widths = about(layout, run), {**run.precision.widths(), "matrix": run.precision.activation.width}
+    facts = about(layout, run)
     columns = (
         *map(Column, ("collective", "phase", "kind", "group")), Column("ranks", "size"), Column("times", "count"),
         Column("whole tensor", "bytes"), Column("sent by a device", "bytes"),
@@ -143,6 +144,7 @@ def comm(name: str, layout: Layout, run: Training | Serving, found: Sequence[Seq
         rows = tuple(
             (one.path, one.phase, one.kind, one.group, one.ranks, one.copies, one.each(widths), one.sent(widths))
             for one in collectives
+            for widths in (widths_of(one, run),)
         )
         sent = sum(row[-1] for row in rows)
         title = f"pipeline rank {rank}" if layout.pp > 1 else "collectives"

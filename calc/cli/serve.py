@@ -20,7 +20,7 @@ from . import capacity, options, panels, runs, works
 @runs.gathered(
     "work", works.serving,
     click.option("--batch", type=int, default=1, show_default=True, metavar="B", help="Requests of a data rank at once."),
-    *works.of_serving, works.dtype, capacity.kernels,
+    *works.of_serving, works.dtype, options.device_kernels,
 )
 @runs.layout
 @capacity.efficiency

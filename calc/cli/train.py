@@ -24,7 +24,7 @@ def _make(given: runs.Given) -> works.TrainingWork:
 @click.option("--tokens", required=True, metavar="N", help="Tokens to train on: 15T, 300B.")
 @runs.gathered(
     "work", _make, click.option("--batch", type=int, required=True, metavar="B", help="Sequences of a step, of all devices."),
-    *works.of_training, works.dtype, capacity.kernels,
+    *works.of_training, works.dtype, options.device_kernels,
 )
 @runs.layout
 @options.convention

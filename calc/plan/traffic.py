@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..budget import Budget
+from ..budget import Budget, Widths
 from ..model import Model
 from ..tensor import Tensor
-from .collectives import Collective, collectives, gradients, sends
+from .collectives import Collective, collectives, ends, gradients, sends
 from .layout import Layout
 from .memory import Serving, Training
-from .shard import Shards
+from .shard import WEIGHTS
 from .stages import Stage, stages
 
 
@@ -18,15 +18,23 @@ def traffic(model: Model, layout: Layout, run: Training | Serving) -> tuple[tupl
     """The collectives of a device of each pipeline rank in one step, all its microbatches included."""
     pieces = stages(model, layout)
     found: list[list[Collective]] = [[] for _ in range(layout.pp)]
-    tied = layout.pp > 1 and any(_holds_table(piece) for piece in pieces[1:])
     for index, piece in enumerate(pieces):
         budget = run.budget(piece)
         rank = found[index % layout.pp]
         rank += _of_microbatches([*collectives(budget, layout), *_handed_on(budget, layout, piece)], run)
         rank += gradients(budget, layout)
-        if tied and (piece.first or _holds_table(piece)):
-            rank += _of_tied(budget, layout)
+    tied = ends(budget, layout)
+    found[0] += tied
+    if layout.pp > 1:
+        found[-1] += tied
     return tuple(map(tuple, found))
+
+
+def widths_of(one: Collective, run: Training | Serving) -> Widths:
+    """Bytes an element: gradients of weights are summed in the optimizer's type, all else is in the type computed in."""
+    computed = run.precision.activation.width
+    summed = run.optimizer.gradient.width if isinstance(run, Training) else computed
+    return {**run.precision.widths(), **dict.fromkeys(WEIGHTS, summed if one.path == "gradients" else computed)}
 
 
 def _of_microbatches(found: list[Collective], run: Training | Serving) -> Iterator[Collective]:
@@ -41,17 +49,3 @@ def _handed_on(budget: Budget, layout: Layout, piece: Stage) -> Iterator[Collect
     for phase, end in (("forward", piece.last), ("backward", piece.first)):
         if not end:
             yield from (one for one in sends(stream, layout, budget, "stream") if one.phase == phase)
-
-
-def _holds_table(piece: Stage) -> bool:
-    """Does a piece without the embedding look up, or multiply with, the token table?"""
-    head = piece.model.head
-    return piece.last and not piece.first and (getattr(head, "tied", False) or bool(piece.model.predictors))
-
-
-def _of_tied(budget: Budget, layout: Layout) -> Iterator[Collective]:
-    """Both ends of the pipeline hold the token table, and add up its gradients once a step."""
-    shards = Shards(layout, budget)
-    for table in {weight for line in budget.lines for weight in line.weights if weight.role == "table" and "v" in weight.axes}:
-        if table.grad and budget.step.training:
-            yield Collective("table", "step", "all-reduce", "pp", 2, shards.tensor(table).numel, "matrix", 1)

@@ -20,7 +20,7 @@ from .serving import boundaries, pieces
 from .shard import shard
 from .weights import weights
 
-TRAINING = Kernels(attention="flash", norm="fused")
+TRAINING = Kernels(attention="fused", norm="fused")
 """What training frameworks run."""
 
 

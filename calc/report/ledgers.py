@@ -20,7 +20,7 @@ from .forms import LENGTHS, Forms
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "mode": ("forward", "prefill", "decode", "train"),
     "convention": ("torch", "exact"),
-    "attention": ("math", "flash"),
+    "attention": ("math", "flash", "fused"),
     "recompute": ("none", "selective", "full"),
     "dtype": ("bf16", "fp16", "fp32"),
     "kv_dtype": ("bf16", "fp16", "fp32", "fp8", "int8"),
