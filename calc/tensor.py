@@ -178,8 +178,8 @@ class Step:
 class Kernels:
     """Which implementation runs, and so what autograd keeps. Each rule was measured on a twin.
 
-    ``attention``: ``math`` writes the scores out; one kernel keeps one log-sum-exp a row, ``flash`` as torch has it for the CPU,
-    ``fused`` as GPUs have it, where more is in it: unequal widths, windows, soft caps, sinks, dropout. ``norm``: ``composed`` is
+    ``attention``: ``math`` writes the scores out; one kernel keeps one log-sum-exp a row: ``flash`` as torch has it for the
+    CPU, ``fused`` as GPUs have it, with unequal widths, windows, soft caps, sinks and dropout. ``norm``: ``composed`` is
     RMSNorm out of elementary operations (the CPU), ``fused`` one kernel (CUDA). ``gated``: a gated feed-forward's product
     written out, or ``fused``, one kernel that runs the activation again backward. ``loss``: cross entropy written out, or
     ``fused``, one kernel that writes the gradient over the logits. Fused both are as Transformer Engine and Liger Kernel have

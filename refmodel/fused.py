@@ -13,7 +13,6 @@ from torch.autograd import Function
 
 from .norm import OffsetRMSNorm, RMSNorm
 
-
 # -- attention ------------------------------------------------------------------------------------------------------------
 
 

@@ -209,8 +209,8 @@ def quantities(dtypes: Collection[str], device: str, kernels: Collection[str]) -
     """
     yield Quantity("parameters", lambda c, d, s: _budget(c, d, s).parameters().total, _params)
     parts = {"math": ("forward", "backward"), "flash": ("forward", "backward"), "fused": ("total",)}
-    for part, kernel in ((part, kernel) for kernel in kernels for part in parts[kernel]):
-        yield Quantity(f"FLOPs {part} {kernel}", partial(_engine_flops, part, kernel), partial(_flops, part, kernel))
+    for how in ((part, kernel) for kernel in kernels for part in parts[kernel]):
+        yield Quantity("FLOPs {} {}".format(*how), partial(_engine_flops, *how), partial(_flops, *how))
     for how in itertools.product(dtypes if device == "cpu" else (), kernels, ("none", "selective")):
         yield Quantity(_saved_name(*how), partial(_engine_saved, *how), partial(_saved, *how))
     for policy in ("minimal", "transformers"):

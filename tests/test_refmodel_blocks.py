@@ -107,6 +107,9 @@ WITHOUT_FLASH = {
     "attention with a relative bias of each layer", "attention with relative keys and values", "attention with relative keys",
     "MLA with other value heads", "absorbed MLA",
 }  # fmt: skip
+WITHOUT = {
+    "math": set(), "flash": WITHOUT_FLASH, "fused": {"attention with relative keys and values", "attention with relative keys"}
+}  # fmt: skip
 
 
 def twin_of(component, dtype):
@@ -124,11 +127,11 @@ def twin_of(component, dtype):
 
 
 def cases():
-    """Both kernels, with and without recomputing them, where there is attention."""
+    """The three kernels, with and without recomputing them, where there is attention."""
     for name, component in BLOCKS.items():
         lines = trace(component, Step.train(B, T, SOURCE), D).lines
         attends = any(line.kind == "attention" for line in lines)
-        choices = (("math", "flash"), ("none", "selective")) if attends else (("math",), ("none",))
+        choices = (WITHOUT, ("none", "selective")) if attends else (("math",), ("none",))
         yield from itertools.product((name,), DTYPES, *choices)
 
 
@@ -139,8 +142,8 @@ def test_a_declaration_costs_what_its_twin_costs(name, dtype, kernel, recompute)
     def budget():
         return trace(BLOCKS[name], Step.train(B, T, SOURCE), D, Kernels(attention=kernel), recompute)
 
-    if kernel == "flash" and name in WITHOUT_FLASH:
-        with pytest.raises(UndefinedError, match="flash"):
+    if name in WITHOUT[kernel]:
+        with pytest.raises(UndefinedError, match=kernel):
             budget()
         with pytest.raises((NotImplementedError, RuntimeError, UserWarning)):  # "no viable backend" comes as both
             step(Run(kernel=kernel))
@@ -154,11 +157,12 @@ def test_a_declaration_costs_what_its_twin_costs(name, dtype, kernel, recompute)
     assert (kept.bytes, kept.buffers) == (saved.bytes, saved.buffers)
 
 
-@pytest.mark.parametrize("name", sorted({name for name, _, kernel, _ in cases() if kernel == "flash"} - WITHOUT_FLASH))
+@pytest.mark.parametrize("name", sorted({name for name, _, kernel, _ in cases() if kernel == "fused"} - WITHOUT["fused"]))
 def test_kernels_and_checkpoints_change_what_is_kept_and_not_what_is_computed(name):
     twin, step = twin_of(BLOCKS[name], torch.float64)
     results = []
-    for kernel, recompute in (("math", "none"), ("flash", "none"), ("math", "selective"), ("flash", "selective")):
+    kernels = [kernel for kernel in WITHOUT if name not in WITHOUT[kernel]]
+    for kernel, recompute in itertools.product(kernels, ("none", "selective")):
         twin.zero_grad()
         out = step(Run(kernel=kernel, recompute=recompute))
         out.square().sum().backward()

@@ -111,7 +111,7 @@ def test_what_transformers_caches_whole_is_attended_to_whole():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kernel", ["math", "flash"])
+@pytest.mark.parametrize("kernel", ["math", "flash", "fused"])
 def test_the_head_may_run_on_the_last_position_alone(kernel):
     declaration = DECODERS["Llama"]
     twin = build(declaration)
@@ -123,10 +123,13 @@ def test_the_head_may_run_on_the_last_position_alone(kernel):
     torch.testing.assert_close(twin(ids, Run(), last=True), twin(ids, Run())[:, -1:])
 
 
-def test_flash_decodes_with_the_same_flops_and_logits_as_math():
-    declaration = DECODERS["a window beside full attention"]
+@pytest.mark.parametrize(("kernel", "name"), [
+    ("flash", "a window beside full attention"), *(("fused", name) for name in DECODERS if name != "relative keys"),
+])  # fmt: skip
+def test_one_kernel_decodes_with_the_same_flops_and_logits_as_math(kernel, name):
+    declaration = DECODERS[name]
     twin = build(declaration).double()
-    results = (decode(declaration, twin, "transformers", kernel) for kernel in ("math", "flash"))
-    (math, logits, at_once), (flash, same, _) = results
-    assert math == flash
+    results = (decode(declaration, twin, "transformers", kernel) for kernel in ("math", kernel))
+    (math, logits, at_once), (found, same, _) = results
+    assert math == found
     torch.testing.assert_close((logits, same), (at_once, at_once), rtol=1e-5, atol=1e-6)

@@ -144,7 +144,8 @@ def test_a_drawn_model_costs_what_its_twin_costs(seed):
     """b, t and the heads are two at least: of one, torch keeps views where it else keeps copies."""
     draw = Draw(seed)
     model, b, t, source = draw.model(), draw.one((2, 3)), draw.one((2, 3, 5, 7)), draw.one((2, 3, 5, 7))
-    dtype, kernel, recompute = draw.one(list(DTYPES)), draw.one(("math", "flash")), draw.one(("none", "selective", "full"))
+    dtype, kernel = draw.one(list(DTYPES)), draw.one(("math", "flash", "fused"))
+    recompute = draw.one(("none", "selective", "full"))
     try:
         budget = model.budget(Step.train(b, t, source), Kernels(attention=kernel), recompute)
     except UndefinedError:

@@ -7,7 +7,7 @@ import pytest
 from blockcalc.blocks.attention import Attention
 from blockcalc.blocks.mla import MLA
 from blockcalc.blocks.norm import LayerNorm, RMSNorm
-from blockcalc.blocks.position import RelativeBias
+from blockcalc.blocks.position import RelativeBias, RelativeKeys
 from blockcalc.blocks.wiring import Parallel, Residual
 from blockcalc.budget import widths
 from blockcalc.errors import UndefinedError
@@ -67,6 +67,34 @@ def test_layer_norm_in_bf16_keeps_its_input_and_two_narrow_statistics():
 def test_flash_attention_that_no_kernel_computes_is_refused_with_the_reason(attention, reason):
     with pytest.raises(UndefinedError, match=reason):
         trace(attention, Step.train(1, 6), 13, Kernels(attention="flash"))
+
+
+@pytest.mark.parametrize(
+    ("attention", "dropout", "reason"),
+    [
+        (Attention(n=2, k=2, h=4, position=RelativeKeys(m=5)), "none", "a vector a pair"),
+        (Attention(n=2, k=2, h=4, softcap=True), "mask", "soft-capped scores with dropout"),
+        (MLA(n=3, c=512, q=None, p=5, r=64, u=11, absorbed=True), "none", "keys are 576 wide"),
+    ],
+)
+def test_fused_attention_that_no_published_kernel_computes_is_refused_with_the_reason(attention, dropout, reason):
+    kernels = Kernels(attention="fused", dropout=dropout)
+    with pytest.raises(UndefinedError, match=f"fused attention: .*{reason}"):
+        trace(attention, Step.train(1, 6), 13, kernels)
+    if "pair" not in reason:  # forward, and without dropout, there is one
+        trace(attention, Step.forward(1, 6), 13, kernels)
+
+
+def test_fused_attention_keeps_no_mask_and_with_dropout_a_seed():
+    """q, k, v and the output of 2·6 positions in bf16, x, and an fp32 number a row and head; a seed is two int64."""
+    attention = Attention(n=4, k=2, h=8, w=3)
+    kept, seeded = (
+        trace(attention, Step.train(2, 6), 10, Kernels(attention="fused", dropout=dropout)).activations(widths("bf16"))
+        for dropout in ("none", "mask")
+    )
+    assert kept.buffers == 0
+    assert kept.bytes == 2 * 12 * (10 + 2 * 4 * 8 + 2 * 2 * 8) + 4 * 12 * 4
+    assert seeded.bytes == kept.bytes + 16
 
 
 def test_both_ways_cannot_decode():

@@ -76,7 +76,9 @@ def make_room(given: runs.Given) -> Place:
     if given["gpu"] is not None:
         return make_place(given)
     check_sizes("--count", count=given["count"])
-    size = max(1, nbytes("--memory", given["memory"]))
+    size = nbytes("--memory", given["memory"])
+    if size < 1:
+        raise InputError(f"--memory {given['memory']}: a device has some, such as 24GiB")
     any_rate = {"bandwidth": 1, "link": 1, "network": 1}  # no time is told
     device = Machine(name=given["memory"], peaks=Peaks(bf16=1), memory_bytes=size, domain=8, node=8, **any_rate)
     return checked(Place(device, given["count"], given["reserve"]))
@@ -100,6 +102,7 @@ room = runs.gathered(
 
 
 # -- kernels -----------------------------------------------------------------------------------------------------------
+
 
 def settled(model: Model, chosen: Kernels) -> tuple[Kernels, tuple[str, ...]]:
     """The kernels that the model has. Raises UndefinedError where others were asked for and are not declared."""
@@ -134,6 +137,8 @@ def attained(text: str | None, machine: Machine) -> Efficiency:
                 f"--efficiency {part}: expected {' or '.join(PROFILES)}, or NAME=X of {', '.join(FACTORS)},"
                 " as in compute=.6,memory=.8"
             )
+        if name.strip() in given:
+            raise InputError(f"--efficiency {text}: {name.strip()} is given twice")
         given[name.strip()] = number("--efficiency", value)
     return replace(Efficiency.of(machine, PUBLISHED), profile=None, **given)
 
@@ -191,7 +196,10 @@ def amount(option: str, text: str) -> float:
 
 def priced(price: str | None, pue: str) -> tuple[float | None, float]:
     """The price of a device hour, and the building's overhead."""
-    return None if price is None else number("--price", price), number("--pue", pue)
+    overhead = number("--pue", pue)
+    if overhead < 1:
+        raise InputError(f"--pue {pue}: a building draws at least what its devices do, 1")
+    return None if price is None else number("--price", price), overhead
 
 
 def devices(place: Place, layout: Layout) -> Layout | None:

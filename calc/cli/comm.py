@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -29,6 +30,8 @@ def command(
     from ..plan.traffic import traffic
 
     subject = options.subject(model, changes)
-    found = traffic(runs.padded(subject, vocab_multiple), layout, run)
+    component = runs.padded(subject, vocab_multiple)
+    run = replace(run, step=runs.settled(component, run.step))
+    found = traffic(component, layout, run)
     data, tables = planned.comm(subject.name, layout, run, found)
     options.emit(form, data, *tables)

@@ -52,7 +52,7 @@ def command(
     blockcalc compare llama-3.1-8b qwen3-8b gemma-2-9b
     blockcalc compare mixtral-8x7b deepseek-v3 --mode decode --context 32768 --markdown
     blockcalc compare llama-3.1-8b gemma-2-9b --metric kv --context 131072 --relative
-    blockcalc compare mha gqa mqa mla --set d=4096 --set n=32 --set h=128 --metric params --metric kv
+    blockcalc compare mha gqa mqa mla --set d=4096 --set n=32 --set k=8 --set h=128 --metric params --metric kv
     """
     from ..comparisons.metrics import Setting, chosen, compared
 

@@ -44,12 +44,27 @@ def command(
     """
     if largest is not None and question is not None:
         raise InputError(f"--largest {largest}, --{question}: one question at a time")
+    _check_answered(question)
     subject = options.subject(model, changes)
     component = runs.padded(subject, vocab_multiple)
+    if largest == "context" and component.embedding.length is not None:
+        raise InputError(f"--largest context: {subject.name} always has {component.embedding.length} positions")
     kernels, notes = capacity.settled(component, run.kernels)
-    run = replace(run, kernels=kernels)
+    run = replace(run, kernels=kernels, step=runs.settled(component, run.step))
     asked = fits.Asked(subject.name, component, place, capacity.devices(place, layout), run, notes)
     answer = fits.QUESTIONS["largest" if largest else question or "fit"](asked, largest)
-    options.warn_beyond_table(subject, run.step.s)
+    options.warn_beyond_table(subject, answer.data["largest"]["value"] if largest == "context" else run.step.s)
     options.emit(form, answer.data, *answer.tables)
     ctx.exit(0 if answer.yes else 1)
+
+
+SEARCHED = {
+    "devices": ("count", "tp", "pp", "dp", "cp", "ep", "etp", "sp", "ulysses", "zero", "chunks", "stages"), "formats": ("quant",),
+}
+SEARCHED["machines"] = ("memory", *SEARCHED["devices"])
+"""What each question searches, and so is not given."""
+
+
+def _check_answered(question: str | None) -> None:
+    for name in runs.said(*SEARCHED.get(question or "", ())):
+        raise InputError(f"--{question}: finds the layout, the devices or the format by itself; leave out --{name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -28,7 +29,9 @@ def command(
     blockcalc memory llama-3.1-8b --train --lora 16:q,v --quant nf4 --json
     """
     subject = options.subject(model, changes)
-    held = planned.held(runs.padded(subject, vocab_multiple), layout, run)
+    component = runs.padded(subject, vocab_multiple)
+    run = replace(run, step=runs.settled(component, run.step))
+    held = planned.held(component, layout, run)
     found, tables = planned.memory(subject.name, layout, run, held)
     options.warn_beyond_table(subject, run.step.s)
     options.emit(form, found, *tables)

@@ -56,13 +56,16 @@ def command(
     (what, text), figure_ = next(iter(given.items())), None if figure is None else printed(figure)
     option = f"--{what.replace('_', '-')}"
     value = capacity.count(option, text) if what == "flops_per_second" else capacity.amount(option, text)
-    speed = Speed.of(what, value, batch * seq, count)
-    found = readings(subject.budget(step, Kernels(), recompute), speed, count, device.peak(dtype), figure_)
+    budget = subject.budget(step, Kernels(), recompute)
+    step = budget.step  # at the lengths that the model sets itself
+    speed = Speed.of(what, value, int(step.b * step.t), count)
+    found = readings(budget, speed, count, device.peak(dtype), figure_)
     facts = {
         "model": subject.name, "step": answers.describe(step), "recompute": recompute, "machine": device.name,
         "count": count, "dtype": dtype, "peak_flops_per_second": device.peak(dtype),
         "measured": {"what": what, "value": value}, "printed": figure,
     }  # fmt: skip
+    options.warn_beyond_table(subject, int(step.s))
     options.emit(form, {**facts, "readings": [_object(one) for one in found]}, _table(found, facts))
     ctx.exit(0 if figure is None or any(one.reproduces for one in found) else 1)
 

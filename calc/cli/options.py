@@ -55,8 +55,9 @@ dtype = click.option(
 )
 kv_dtype = click.option("--kv-dtype", default=None, metavar="TYPE", help="Type of the cache, where it is not --dtype.")
 def _attention(usual: str) -> Callable[[F], F]:
-    return click.option("--attention", type=click.Choice(["math", "flash", "fused"]), default=usual, show_default=True,
-                        help="math writes the scores out; one kernel does not: flash as on a CPU, fused as on a GPU.")  # fmt: skip
+    kinds = click.Choice(["math", "flash", "fused"])
+    return click.option("--attention", type=kinds, default=usual, show_default=True,
+                        help="math writes scores out; one kernel does not: flash as on CPUs, fused as on GPUs.")  # fmt: skip
 
 
 def _norm(usual: str) -> Callable[[F], F]:

@@ -14,9 +14,6 @@ from ..tables.table import Column, Table
 from . import fits, planned
 from .capacity import Place, assumed
 
-ABSORBED = "Latent attention reads prompts with keys and values expanded, and decodes absorbed."
-
-
 def about(name: str, place: Place, setup: Setup, run: Any, notes: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What an answer assumes, as an object and as lines."""
     facts, rates = planned.about(setup.layout, run), setup.attained
@@ -105,7 +102,7 @@ def serve(
     name: str, place: Place, setup: Setup, run: Any, found: Service, lengths: tuple[int, int], notes: tuple[str, ...]
 ) -> tuple[dict[str, Any], tuple[Table, ...]]:
     """A service."""
-    facts, lines = about(name, place, setup, run, (*notes, ABSORBED))
+    facts, lines = about(name, place, setup, run, notes)
     prompt, output = lengths
     experts = [one._asdict() for one in found.experts]
     data = {

@@ -51,6 +51,7 @@ def _fixed(name: str, what: str) -> Any:
     click.option("--zero", type=click.IntRange(0, 3), default=None, help="Only this stage of ZeRO."),
     click.option("--sp/--no-sp", default=None, help="Only with, or only without sequence parallelism."),
 )
+@runs.vocab_multiple
 @click.option("--best", default=3, type=click.IntRange(1, 20), show_default=True, metavar="N", help="How many are shown.")
 @capacity.efficiency
 @capacity.fused
@@ -58,7 +59,7 @@ def _fixed(name: str, what: str) -> Any:
 @click.pass_context
 def command(
     ctx: click.Context, model: str, changes: tuple[str, ...], place: capacity.Place, given: runs.Given, wanted: Wanted,
-    best: int, efficiency: str | None, fused: bool, form: str | None,
+    vocab_multiple: int | None, best: int, efficiency: str | None, fused: bool, form: str | None,
 ) -> None:  # fmt: skip
     """Search the layout: tensor, sequence, pipeline, context, data and expert parallelism, ZeRO, microbatches, recomputation.
 
@@ -73,34 +74,45 @@ def command(
     if place.devices is None:
         raise InputError("--count: how many devices are there?")
     subject = options.subject(model, changes)
-    component = runs.padded(subject, None)
-    work = works.serving(given) if given["mode"] == "serve" else works.training(given, _batch(given))
+    component = runs.padded(subject, vocab_multiple)
+    work = _serving(given) if given["mode"] == "serve" else _training(given)
     kernels, notes = capacity.settled(component, work.run.kernels)
-    run: Any = replace(work.run, kernels=kernels)
+    run: Any = replace(work.run, kernels=kernels, step=runs.settled(component, work.run.step))
     setup = capacity.setup(place, Layout(), efficiency, fused or bool(notes), Counting(precision=run.precision))
     with _progress() as progress:
         if isinstance(work, works.ServingWork):
+            reads = works.reads(component)
             service = Service(
                 component, setup, place.devices, work.prompt, work.prompt + work.output, run, place.available,
                 _seconds("--within", given["within"]), _seconds("--first", given["first"]), work.batch,
                 given["goal"] or "throughput", wanted,
             )  # fmt: skip
-            answer = plans.served(subject.name, place, service, deploy(service, best, progress), LOSERS, notes)
+            answer = plans.served(subject.name, place, service, deploy(service, best, progress), LOSERS, (*notes, *reads))
         else:
-            for option in ("goal", "within", "first"):
-                if given[option] is not None:
-                    raise InputError(f"--{'latency' if option == 'goal' else option}: an option of --serve")
             wanted = wanted._replace(microbatch=work.microbatch, recompute=work.recompute)  # type: ignore[arg-type]
             task = Task(component, setup, place.devices, work.batch, run, place.available, wanted)
             answer = plans.trained(subject.name, place, task, search(task, best, LOSERS, progress), notes)
+    options.warn_beyond_table(subject, int(run.step.s))
     options.emit(form, answer.data, *answer.tables)
     ctx.exit(0 if answer.yes else 1)
 
 
-def _batch(given: runs.Given) -> int:
+def _training(given: runs.Given) -> works.TrainingWork:
+    """Raises InputError for what serving alone has, and for a batch that is not there."""
+    if given["goal"] is not None:
+        raise InputError("--latency: an option of --serve")
+    for name in runs.said("within", "first", "prompt", "output", "quant", "kv_dtype", "policy"):
+        raise InputError(f"--{name.replace('_', '-')}: an option of --serve")
     if given["batch"] is None:
         raise InputError("--batch: how many sequences has a step of all devices?")
-    return int(given["batch"])
+    return works.training(given, int(given["batch"]))
+
+
+def _serving(given: runs.Given) -> works.ServingWork:
+    """Raises InputError for what training alone has."""
+    for name in runs.said("seq", "microbatch", "recompute", "optimizer", "loss", "dropout", "zero", "chunks", "sp"):
+        raise InputError(f"--{name}: an option of --train")
+    return works.serving(given)
 
 
 def _seconds(option: str, text: str | None) -> float | None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import click
 
+from ..dims import check_sizes
 from ..errors import InputError
 from ..plan import memory as plans
+from ..plan.absorb import absorbed
 from ..plan.collectives import Collective
 from ..plan.layout import Layout
 from ..plan.memory import Held, Serving, Training
@@ -17,6 +19,7 @@ from ..plan.optimizers import OPTIMIZERS, Optimizer
 from ..plan.precision import Precision, named
 from ..plan.traffic import widths_of
 from ..tables.table import Column, Table
+from ..tensor import Step
 from . import answers, options, runs
 
 
@@ -27,11 +30,10 @@ def make_run(given: runs.Given) -> Training | Serving:
     if given["kv_dtype"] is not None:
         precision = replace(precision, key_value=named(given["kv_dtype"]))
     if given["mode"] == "serve":
-        _only(given, "training", "lora", "optimizer", "microbatches")
-        context = given["seq"] if given["context"] is None else given["context"]
-        step = options.step("prefill", given["batch"], given["prefill"] or context, context)
-        return Serving(step=step, kernels=kernels, precision=precision, policy=given["policy"])
-    _only(given, "serving", "context", "prefill", "kv_dtype")
+        runs.only(given, "training", lora=None, optimizer=None, microbatches=None, recompute="none", loss="plain", dropout="none")
+        return Serving(step=_served(given), kernels=kernels, precision=precision, policy=given["policy"])
+    runs.only(given, "serving", context=None, prefill=None, kv_dtype=None, policy="minimal")
+    check_sizes("the training", microbatches=given["microbatches"])
     if given["quant"] is not None and given["lora"] is None:
         raise InputError(f"--quant {given['quant']}: weights in it do not train; give --lora R:NAMES, or --dtype for all")
     return Training(
@@ -41,10 +43,14 @@ def make_run(given: runs.Given) -> Training | Serving:
     )  # fmt: skip
 
 
-def _only(given: runs.Given, of: str, *names: str) -> None:
-    for name in names:
-        if given[name] is not None:
-            raise InputError(f"--{name.replace('_', '-')} {given[name]}: an option of {of}")
+def _served(given: runs.Given) -> Step:
+    """One token of each sequence is a decode step; more are run behind what the cache holds, beside a whole encoder."""
+    if given["context"] is not None and runs.said("seq"):
+        raise InputError(f"--seq {given['seq']}: beside --context {given['context']} tokens run at once are --prefill")
+    context, new = given["seq"] if given["context"] is None else given["context"], given["prefill"]
+    if new == 1:
+        return options.step("decode", given["batch"], context, context)
+    return options.step("prefill", given["batch"], context if new is None else new, context, context)
 
 
 def _optimizer(name: str) -> Optimizer:
@@ -78,8 +84,10 @@ run = runs.gathered("run", make_run, *OPTIONS, options.device_kernels)
 
 
 def held(model: Any, layout: Layout, run: Training | Serving) -> tuple[Held, ...]:
-    """What a device of each pipeline rank holds."""
-    return (plans.training if isinstance(run, Training) else plans.serving)(model, layout, run)  # type: ignore[arg-type]
+    """What a device of each pipeline rank holds. A step of one token decodes latent attention absorbed."""
+    if isinstance(run, Training):
+        return plans.training(model, layout, run)
+    return plans.serving(absorbed(model) if run.step.t == 1 else model, layout, run)
 
 
 def about(layout: Layout, run: Training | Serving) -> dict[str, Any]:

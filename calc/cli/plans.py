@@ -85,7 +85,7 @@ def _served(one: Served) -> dict[str, Any]:
 
 def served(name: str, place: Place, service: Service, found: Deployed, losers: int, notes: tuple[str, ...]) -> fits.Answer:
     """The layouts of a service."""
-    facts, lines = panels.about(name, place, service.setup, service.run, (*notes, panels.ABSORBED))
+    facts, lines = panels.about(name, place, service.setup, service.run, notes)
     lost = found.lost[:losers]
     goals = {"goal": service.goal, "within": service.within, "first": service.first}
     data = {

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from ..dims import check_sizes
 from ..errors import InputError
 from ..plan.layout import Layout
+from ..tensor import Step
 from . import options
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,11 +52,11 @@ def make_layout(given: Given) -> Layout:
     """The layout that the options describe. Raises InputError for stages that are no list of whole numbers."""
     text = given["stages"]
     parts = [part.strip() for part in text.split(",")] if text else []
-    if not all(part.isascii() and part.isdigit() for part in parts):
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
         raise InputError(f"--stages {text}: expected layers of each stage, as in 7,8,8,9")
     return Layout(
         tp=given["tp"], cp=given["cp"], pp=given["pp"], dp=given["dp"], ep=given["ep"], etp=given["etp"], sequence=given["sp"],
-        chunks=given["chunks"], zero=given["zero"], stages=tuple(int(part[:9]) for part in parts), ulysses=given["ulysses"],
+        chunks=given["chunks"], zero=given["zero"], stages=tuple(map(int, parts)), ulysses=given["ulysses"],
     )  # fmt: skip
 
 
@@ -88,6 +91,25 @@ def padded(subject: options.Subject, multiple: int | None) -> Any:
     from ..plan.stages import padded as pad
 
     return pad(subject.component, multiple)
+
+
+def settled(model: Any, step: Step) -> Step:
+    """The step at the lengths that the model sets itself; where no encoder stands beside a decoder, none has a length."""
+    fitted: Step = model.fit(step)
+    return fitted if model.encoder is not None else replace(fitted, source=fitted.s)
+
+
+def only(given: Given, of: str, **usual: Any) -> None:
+    """Refuse options of another kind of run where they are not as *usual*."""
+    for name, value in usual.items():
+        if given[name] != value:
+            raise InputError(f"--{name.replace('_', '-')} {given[name]}: an option of {of}")
+
+
+def said(*names: str) -> tuple[str, ...]:
+    """Those of the options that stand on the command line."""
+    context = click.get_current_context()
+    return tuple(name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE)
 
 
 def describe(layout: Layout) -> dict[str, Any]:

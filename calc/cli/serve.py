@@ -23,6 +23,7 @@ from . import capacity, options, panels, runs, works
     *works.of_serving, works.dtype, options.device_kernels,
 )
 @runs.layout
+@runs.vocab_multiple
 @capacity.efficiency
 @capacity.fused
 @capacity.price
@@ -31,7 +32,7 @@ from . import capacity, options, panels, runs, works
 @click.pass_context
 def command(
     ctx: click.Context, model: str, changes: tuple[str, ...], place: capacity.Place, work: works.ServingWork, layout: Layout,
-    efficiency: str | None, fused: bool, price: str | None, pue: str, form: str | None,
+    vocab_multiple: int | None, efficiency: str | None, fused: bool, price: str | None, pue: str, form: str | None,
 ) -> None:  # fmt: skip
     """Serving in one view: memory, time to the first token and for each further one, tokens a second, requests that fit, cost.
 
@@ -43,9 +44,10 @@ def command(
     blockcalc serve deepseek-v3 --gpu h200-sxm --count 8 --batch 16 --quant fp8-block --json
     """
     subject = options.subject(model, changes)
-    component = runs.padded(subject, None)
+    component = runs.padded(subject, vocab_multiple)
     kernels, notes = capacity.settled(component, work.run.kernels)
-    run = replace(work.run, kernels=kernels)
+    reads = works.reads(component)
+    run = replace(work.run, kernels=kernels, step=runs.settled(component, work.run.step))
     found = capacity.devices(place, layout)
     setup = capacity.setup(place, found or layout, efficiency, fused or bool(notes), Counting(precision=run.precision))
     prompt, context = work.prompt, work.prompt + work.output
@@ -59,7 +61,7 @@ def command(
         setup = setup._replace(layout=best[0].layout)
     price_, pue_ = capacity.priced(price, pue)
     answer = panel.serve(component, setup, run, place.available, prompt, work.output, price=price_, overhead=pue_)
-    data, tables = panels.serve(subject.name, place, setup, run, answer, (prompt, work.output), notes)
+    data, tables = panels.serve(subject.name, place, setup, run, answer, (prompt, work.output), (*notes, *reads))
     options.warn_beyond_table(subject, context)
     options.emit(form, data, *tables)
     ctx.exit(0 if answer.fit.fits else 1)

@@ -9,6 +9,7 @@ import click
 
 from ..errors import UndefinedError
 from ..plan import panel
+from ..plan.costs import Counting
 from ..plan.layout import Layout
 from ..plan.search import Task, search
 from . import capacity, options, panels, runs, works
@@ -27,6 +28,7 @@ def _make(given: runs.Given) -> works.TrainingWork:
     *works.of_training, works.dtype, options.device_kernels,
 )
 @runs.layout
+@runs.vocab_multiple
 @options.convention
 @capacity.efficiency
 @capacity.fused
@@ -36,7 +38,8 @@ def _make(given: runs.Given) -> works.TrainingWork:
 @click.pass_context
 def command(
     ctx: click.Context, model: str, changes: tuple[str, ...], place: capacity.Place, tokens: str, work: works.TrainingWork,
-    layout: Layout, convention: str, efficiency: str | None, fused: bool, price: str | None, pue: str, form: str | None,
+    layout: Layout, vocab_multiple: int | None, convention: str, efficiency: str | None, fused: bool, price: str | None,
+    pue: str, form: str | None,
 ) -> None:  # fmt: skip
     """A training run in one view: memory, time by phase, utilization, days, energy, cost, compute-optimal sizes beside it.
 
@@ -45,14 +48,14 @@ def command(
     \b
     blockcalc train llama-3.1-8b --gpu h100-sxm --count 64 --tokens 1T --batch 512 --seq 8192
     blockcalc train llama-3.1-70b --gpu h100-sxm --tp 8 --sp --pp 4 --dp 16 --zero 1 --tokens 15T --batch 1024 --price 2
-    blockcalc train gpt3-175b --gpu a100-sxm-80 --tp 8 --pp 8 --dp 16 --tokens 300B --batch 1536 --efficiency compute=.6 --json
+    blockcalc train gpt3-175b --gpu a100-sxm-80 --tp 8 --sp --pp 8 --dp 16 --tokens 300B --batch 1536 --vocab-multiple 1024 --json
     """
     subject = options.subject(model, changes)
-    component = runs.padded(subject, None)
+    component = runs.padded(subject, vocab_multiple)
     kernels, notes = capacity.settled(component, work.run.kernels)
-    run = replace(work.run, kernels=kernels)
+    run = replace(work.run, kernels=kernels, step=runs.settled(component, work.run.step))
     found = capacity.devices(place, layout)
-    setup = capacity.setup(place, found or layout, efficiency, fused or bool(notes))
+    setup = capacity.setup(place, found or layout, efficiency, fused or bool(notes), Counting(precision=run.precision))
     if found is None:
         task = Task(component, setup, place.devices or 1, work.batch, run, place.available, _wanted(work))
         best = search(task).best
@@ -67,6 +70,7 @@ def command(
         overhead=pue_,
     )  # fmt: skip
     data, tables = panels.train(subject.name, place, setup, run, answer, notes)
+    options.warn_beyond_table(subject, int(run.step.s))
     options.emit(form, data, *tables)
     ctx.exit(0 if answer.fit.fits else 1)
 

@@ -29,9 +29,10 @@ def verdict(
     else:
         served = step if step.cache else Step.prefill(step.b, step.t, source=step.source)
         run = Serving(step=served, kernels=kernels, precision=_cached(precision, kv_dtype), policy=policy)
-    found = Devices(subject.component, run).roomiest(count, device.domain, device.memory_bytes)
+    devices = Devices(subject.component, run)
+    found = devices.roomiest(count, device.domain, device.memory_bytes)
     if found is None:
-        raise InputError(f"--count {count}: no layout of so many devices divides {subject.name}")
+        raise InputError(f"--count {count}: no layout of so many devices divides {subject.name}: {devices.refused}")
     facts = planned.about(found.layout, run)
     said = {"fits": found.fit.fits, "machine": device.name, "devices": count, "free": found.fit.free}
     said |= {"missing": found.fit.missing()}

@@ -10,6 +10,8 @@ import click
 
 from ..dims import check_sizes
 from ..errors import InputError
+from ..model import Model
+from ..plan.absorb import absorbed
 from ..plan.memory import Serving, Training
 from ..plan.optimizers import OPTIMIZERS
 from ..plan.precision import Precision, named
@@ -59,6 +61,19 @@ def serving(given: runs.Given) -> ServingWork:
     step = Step.decode(given["batch"] or 1, given["prompt"] + given["output"])
     run = Serving(step=step, kernels=options.make_kernels(given), precision=precision, policy=given["policy"])
     return ServingWork(given["batch"], given["prompt"], given["output"], run)
+
+
+ABSORBED = "Latent attention reads prompts with keys and values expanded, and decodes absorbed."
+SOURCE = "The encoder reads as many tokens as the decoder holds: the prompt's at first, at last the whole request's."
+
+
+def reads(model: Model) -> tuple[str, ...]:
+    """How the model reads a prompt, where it is not as others do. Raises InputError for one that answers nothing."""
+    if model.embedding.length is not None:
+        raise InputError(f"{model.name}: every input has {model.embedding.length} positions, and no token is put out")
+    source = model.encoder_embedding and model.encoder_embedding.length
+    alone = (ABSORBED, absorbed(model) is not model), (SOURCE, model.encoder is not None and source is None)
+    return tuple(note for note, said in alone if said)
 
 
 def at_step(work: TrainingWork, microbatches: int) -> Training:

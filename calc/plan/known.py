@@ -31,6 +31,9 @@ Kinds = tuple[int, ...]
 SAFE = 1 - 1e-9
 """Sums of seconds in another order differ by less."""
 
+ROUNDED = 1 - 1e-3
+"""Whole bytes of the experts that a microbatch reaches are off by less."""
+
 REDUCED = 4
 """Bytes an element in which gradients are summed over data ranks, as ``training_step`` has it."""
 
@@ -171,12 +174,19 @@ class Known:
 
         return self.once(("optimizer", kind, one.split, one.zero and one.dp, one.zero != 0), make)
 
+    def coarse_seconds(self, one: Candidate) -> float:
+        """As ``least_seconds`` if a sequence took no longer than in one microbatch of the whole batch, which shares most."""
+        return ROUNDED * self._mean_rank(one, self.task.batch, self.task.batch // one.dp)
+
     def least_seconds(self, one: Candidate) -> float:
         """The mean rank's microbatches, the pipeline's bubble and the mean rank's optimizer."""
-        time = self.passes(self.whole[0], one.split, one.microbatch, one.recompute)
+        return SAFE * self._mean_rank(one, one.microbatch, one.microbatch * one.microbatches)
+
+    def _mean_rank(self, one: Candidate, microbatch: int, sequences: int) -> float:
+        time = self.passes(self.whole[0], one.split, microbatch, one.recompute)
         idle = 1 + float(bubble(one.pp, one.microbatches, one.chunks))
-        passes = one.microbatches * (time.local + time.waits) * idle
-        return SAFE * (passes + self.optimizer(self.whole[0], one)) / one.pp
+        passes = sequences / microbatch * (time.local + time.waits) * idle
+        return (passes + self.optimizer(self.whole[0], one)) / one.pp
 
     def seconds(self, one: Candidate) -> float:
         """A step's, as ``training_step`` adds them up."""
@@ -213,10 +223,15 @@ class Known:
             layout = one.split.layout(one.dp, zero=one.zero)
             found = States(layout, self.task.run)
             for kind in kinds:
-                found.add(shard(self.budget(kind, 1, "none"), layout))
+                found.add(self.part(kind, one.split))
             return int(sum(size for part, size in found.parts().items() if part != "gathered"))
 
         return self.once(("states", kinds, one.split, one.zero and one.dp, one.zero), make)
+
+    def part(self, kind: int, split: Split) -> Budget:
+        """A rank's part of a stage, with whose weights data ranks have nothing to do but their number."""
+        whole = self.budget(kind, 1, "none")
+        return self.once(("part", kind, split), lambda: shard(whole, split.layout(least_data(split))))
 
     def least_bytes(self, one: Candidate) -> float:
         """The mean rank's weights and states."""

@@ -1,8 +1,9 @@
 """The fastest layout that fits: branch and bound over every way to divide devices, for a global batch of sequences.
 
 Bounds are honest: no rank's memory is above the mean of all ranks' weights and states, no step shorter than the mean rank's
-passes. What a split does to a stage is counted once and remembered. Candidates come off a queue by their bound, are timed
-exactly and put back, and those that come off it again are the fastest in order; the first of them that fits is the answer.
+passes. What a split does to a stage is counted once and remembered. Candidates come off a queue by their bound, are bounded
+more closely, then timed exactly, put back each time, and those that come off it at last are the fastest in order; the first
+of them that fits is the answer.
 """
 
 from __future__ import annotations
@@ -98,6 +99,9 @@ Progress = Callable[[int, int], None]
 STRIDE = 64
 """Candidates between two calls."""
 
+COARSE, CLOSE, EXACT = range(3)
+"""How much is told of a candidate's time: a bound from one microbatch of the whole batch, one from its own, all of it."""
+
 
 def search(task: Task, shown: int = 1, losers: int = 0, progress: Progress | None = None) -> Found:
     """The *shown* fastest layouts that fit, and *losers* faster ones that do not. Raises InputError where nothing divides."""
@@ -113,7 +117,7 @@ class _Search:
         self.refused = Counter[str]()
 
     def found(self, shown: int, losers: int) -> Found:
-        queue = [(bound, False, one) for bound, one in self.bounded()]
+        queue = [(bound, COARSE, one) for bound, one in self.bounded()]
         if not self.count["candidates"]:
             why = self.refused.most_common(1)
             because = f": {why[0][0]}" if why else ""
@@ -122,12 +126,14 @@ class _Search:
         best: list[Timed] = []
         lost: list[tuple[int, float, Candidate]] = []
         while queue and len(best) < shown:
-            bound, exact, one = heappop(queue)
-            if not exact:
+            bound, told, one = heappop(queue)
+            if told == COARSE:
+                heappush(queue, (max(bound, self.known.least_seconds(one)), CLOSE, one))
+            elif told == CLOSE:
                 seconds = self.seconds(one, bound)
                 missing = 0 if seconds is None else self.known.kept(one) - self.task.available
                 if seconds is not None and missing <= 0:
-                    heappush(queue, (seconds, True, one))
+                    heappush(queue, (seconds, EXACT, one))
                 elif seconds is not None:
                     lost.append((missing, seconds, one))
             elif not any(_alike(one, other.candidate) for other in best):
@@ -186,7 +192,7 @@ class _Search:
             if self.known.least_bytes(one) > self.task.available:
                 self.count["too large"] += 1
             else:
-                yield self.known.least_seconds(one), one
+                yield self.known.coarse_seconds(one), one
 
     def candidates(self) -> Iterator[Candidate]:
         """Every division of the devices, of the layers and of the batch, in every mode."""

@@ -59,7 +59,7 @@ def shard(budget: Budget, layout: Layout) -> Budget:
 
 
 def check(budget: Budget, layout: Layout) -> None:
-    """Refuse what has no declared way to be split."""
+    """Refuse what has no declared way to be split. A stage of several may have no experts."""
     if layout.tp != 1 or layout.cp != 1:
         for line in budget.lines:
             if line.origin in _WHOLE:
@@ -71,7 +71,7 @@ def check(budget: Budget, layout: Layout) -> None:
         _check_sequence(budget, layout)
     if layout.cp != 1:
         _check_context(budget, layout)
-    if layout.ep != 1 and all(line.bank == 1 for line in budget.lines):
+    if layout.ep != 1 and layout.pp == 1 and all(line.bank == 1 for line in budget.lines):
         raise InputError(f"Layout: ep = {layout.ep}, but there is no bank of experts to spread")
     routed = layout.ep != 1 and layout.tp != layout.expert_tp
     if routed and budget.step.training and not layout.sequence:

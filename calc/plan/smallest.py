@@ -45,7 +45,7 @@ class Devices:
     def __init__(self, model: Model, run: Run) -> None:
         self.model, self.run = model, run
         self.layers = sum(int(count) for _, count in model.stack.runs())
-        self.refused = ""  # why the last layout that does not divide does not
+        self.refused = "no division of them has a domain's tensor ranks and a layer a stage"  # or why the last layout does not
         self._held: dict[tuple[int, int], Roomy | None] = {}
 
     def roomiest(self, devices: int, domain: int, available: int) -> Roomy | None:
@@ -55,15 +55,16 @@ class Devices:
         """
         key = devices, min(devices, domain)
         if key not in self._held:
-            found = list(self._layouts(devices, domain))
+            found = list(self._layouts(devices, domain)) or list(self._layouts(devices, domain, copies=True))
             self._held[key] = min(found, key=lambda one: one.fit.held.bytes) if found else None
         best = self._held[key]
         return best and best._replace(fit=Fit(best.fit.held, available))
 
-    def _layouts(self, devices: int, domain: int) -> Iterator[Roomy]:
+    def _layouts(self, devices: int, domain: int, *, copies: bool = False) -> Iterator[Roomy]:
+        """Those that divide; in serving without whole copies of the model beside each other, which save nothing."""
         training = isinstance(self.run, Training)
         for split, dp, pp in splits(self.model, devices, domain, Wanted(sequence=training), training=training):
-            if not training and dp > 1 and split.ep == 1:  # a copy beside another saves nothing
+            if not training and dp > 1 and split.ep == 1 and not copies:
                 continue
             for zero in (2, 3) if training and dp * split.cp > 1 else (0,):
                 try:
@@ -74,7 +75,7 @@ class Devices:
 
     def smallest(self, machine: Machine, available: int) -> Smallest:
         """The fewest devices, from those on which weights and states alone would fit."""
-        devices = 0
+        devices = machine.domain if machine.network is None else 0
         for devices in self._counts(machine, max(1, ceil(self._least() / available)) if available > 0 else 1):
             found = self.roomiest(devices, machine.domain, available)
             if found is not None and found.fit.fits:

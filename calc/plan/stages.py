@@ -68,7 +68,7 @@ def stages(model: Model, layout: Layout) -> tuple[Stage, ...]:
     count = layout.pp * layout.chunks
     order = [name for name, times in model.stack.runs() for _ in range(times)]
     if count > 1:
-        _check(model)
+        _check(model, layout)
     shares = layout.stages or _even(len(order), count)
     if sum(shares) != len(order):
         raise InputError(f"Layout: stages of {', '.join(map(str, shares))} layers hold {sum(shares)}, but l = {len(order)}")
@@ -90,12 +90,14 @@ def _even(layers: int, count: int) -> tuple[int, ...]:
     return (layers // count,) * count
 
 
-def _check(model: Model) -> None:
+def _check(model: Model, layout: Layout) -> None:
     if model.encoder is not None:
         raise UndefinedError(f"pipeline stages of {model.name}: an encoder beside a decoder is not declared for them")
     blended = any(isinstance(layer.block, Blended) for layer in model.stack.layers)
     if model.stack.exit is not None or blended:
         raise UndefinedError(f"pipeline stages of {model.name}: its layers read the stream of layers far before them")
+    if layout.ep != 1 and all(line.bank == 1 for line in model.budget(Step.forward(1, 1)).lines):
+        raise InputError(f"Layout: ep = {layout.ep}, but there is no bank of experts to spread")
 
 
 def _part(stack: Stack, names: Sequence[str], *, last: bool) -> Stack | None:

@@ -10,7 +10,7 @@ from ..tensor import Tensor
 from .collectives import Collective, collectives, ends, gradients, sends
 from .layout import Layout
 from .memory import Serving, Training
-from .shard import WEIGHTS
+from .shard import WEIGHTS, check
 from .stages import Stage, stages
 
 
@@ -20,6 +20,7 @@ def traffic(model: Model, layout: Layout, run: Training | Serving) -> tuple[tupl
     found: list[list[Collective]] = [[] for _ in range(layout.pp)]
     for index, piece in enumerate(pieces):
         budget = run.budget(piece)
+        check(budget, layout)
         rank = found[index % layout.pp]
         rank += _of_microbatches([*collectives(budget, layout), *_handed_on(budget, layout, piece)], run)
         rank += gradients(budget, layout)

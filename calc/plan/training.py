@@ -73,7 +73,7 @@ def training_step(
     """
     if not step.training or microbatches < 1:
         raise InputError("training_step: expected a training step (Step.train) and at least one microbatch")
-    layout, machine = setup.layout, setup.machine
+    layout, machine, step = setup.layout, setup.machine, model.fit(step)
     budgets = pieces(model, step, layout, kernels, recompute)
     sent = boundaries(budgets, layout)
     passes = [roofline(budget, setup, extra) for budget, extra in zip(budgets, sent, strict=True)]

@@ -56,8 +56,8 @@ class AttentionKernels(Elementwise):
         return "soft-capped scores have no flash kernel on the CPU" if scores.softcap else ""
 
     def _fused(self, q: Tensor, k: Tensor, v: Tensor, out: Tensor, scores: Scores) -> None:
-        """One kernel, as GPUs have it: keeps q, k, v unexpanded, the output, one fp32 log-sum-exp a row and head, a bias that is
-        trained, and with dropout a seed (two int64); no mask. It runs the scores again backward (5 products against 2).
+        """One kernel, as GPUs have it: keeps q, k, v unexpanded, the output, one fp32 log-sum-exp a row and head, a trained
+        bias, and with dropout a seed (two int64); no mask. It runs the scores again backward (5 products against 2).
 
         Windows, soft caps, slopes, grouped keys, keys of 192 with values of 128: FlashAttention-2 and -3, Dao 2023,
         arXiv:2307.08691, and Shah et al. 2024, arXiv:2407.08608. Sinks, and the gradient of a full bias: Transformer Engine
