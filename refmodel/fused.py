@@ -24,22 +24,23 @@ class Scores(NamedTuple):
     hidden: Callable[[], Tensor] | None = None
     drop: float = 0.0
 
-    def of(self, q: Tensor, k: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | float]:
+    def of(self, q: Tensor, k: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
         """The scores (b k g t s) of q (b k g t h) and k (b k 1 s h), and their slope over q kᵀ. A bias is of each pair (n t s),
         or of each head (n) a slope over the keys."""
-        scores, slope = q @ k.mT * self.scale, self.scale
+        scores = q @ k.mT * self.scale
+        slope = scores.new_tensor(self.scale)
         if self.cap is not None:
             bent = torch.tanh(scores / self.cap)
             scores, slope = bent * self.cap, self.scale * (1 - bent.square())
         if bias is not None:
-            added = bias[:, None, None] * torch.arange(k.size(-2)) if bias.dim() == 1 else bias  # n 1 s, n t s
+            added = bias[:, None, None] * torch.arange(k.size(-2), device=k.device) if bias.dim() == 1 else bias  # n 1 s, n t s
             scores = scores + added.unflatten(0, q.shape[1:3])
-        return scores if self.hidden is None else scores.masked_fill(self.hidden(), -torch.inf), slope
+        return scores if self.hidden is None else scores.masked_fill(self.hidden().to(q.device), -torch.inf), slope
 
     def kept(self, weights: Tensor, seed: Tensor | None) -> Tensor:
         """The softmax's share that the seed leaves, scaled up: the same whenever it is asked for."""
         if seed is None:
-            return torch.ones((), dtype=weights.dtype)
+            return torch.ones((), dtype=weights.dtype, device=weights.device)
         left = torch.rand(weights.shape, generator=torch.Generator().manual_seed(int(seed[0]))) >= self.drop
         return left.to(weights.dtype) / (1 - self.drop)
 
@@ -102,7 +103,7 @@ class Attention(Function):
     ) -> Tensor:
         """The output (b t n u)."""
         seed = torch.randint(2**62, (2,)) if scores.drop else None
-        out, rows = forth(scores, *(x.transpose(1, 2) for x in (q, k, v)), bias, sinks, seed)
+        out, rows = forth(scores, q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), bias, sinks, seed)
         out = out.transpose(1, 2).contiguous()
         ctx.scores = scores
         ctx.save_for_backward(q, k, v, out, rows, bias, sinks, seed)
@@ -110,9 +111,9 @@ class Attention(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, out, rows, *rest = ctx.saved_tensors
-        grads, *inputs, outs = (x.transpose(1, 2) for x in (grad, q, k, v, out))
-        *parts, dbias, dsinks = back(ctx.scores, grads, *inputs, outs, rows, *rest)
+        *saved, rows, bias, sinks, seed = ctx.saved_tensors
+        q, k, v, out = (x.transpose(1, 2) for x in saved)
+        *parts, dbias, dsinks = back(ctx.scores, grad.transpose(1, 2), q, k, v, out, rows, bias, sinks, seed)
         return None, *(part.transpose(1, 2) for part in parts), dbias, dsinks
 
 

@@ -209,8 +209,8 @@ def quantities(dtypes: Collection[str], device: str, kernels: Collection[str]) -
     """
     yield Quantity("parameters", lambda c, d, s: _budget(c, d, s).parameters().total, _params)
     parts = {"math": ("forward", "backward"), "flash": ("forward", "backward"), "fused": ("total",)}
-    for how in ((part, kernel) for kernel in kernels for part in parts[kernel]):
-        yield Quantity("FLOPs {} {}".format(*how), partial(_engine_flops, *how), partial(_flops, *how))
+    for part, of in ((part, kernel) for kernel in kernels for part in parts[kernel]):
+        yield Quantity(f"FLOPs {part} {of}", partial(_engine_flops, part, of), partial(_flops, part, of))
     for how in itertools.product(dtypes if device == "cpu" else (), kernels, ("none", "selective")):
         yield Quantity(_saved_name(*how), partial(_engine_saved, *how), partial(_saved, *how))
     for policy in ("minimal", "transformers"):

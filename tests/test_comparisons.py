@@ -98,6 +98,7 @@ def test_a_formula_gives_the_number_that_stands_in_its_place(name, symbolic):
 def test_flash_keeps_no_pairs_and_is_undefined_for_latents():
     found = rows("attention")
     assert {kind for kind, row in found.items() if row["kept, flash"] is None} == {"latent", "latent, absorbed"}
+    assert {kind for kind, row in found.items() if row["kept, fused"] is None} == {"latent, absorbed"}
     for kind in found.keys() - {"latent", "latent, absorbed", "linear"}:
         assert found[kind]["kept, flash"] < found[kind]["kept, math"]
     notes = drawn("attention")[0].notes

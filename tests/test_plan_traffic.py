@@ -61,7 +61,7 @@ def test_comm_prints_what_traffic_finds():
 
 @pytest.mark.parametrize(("words", "said"), [
     (["--tp", "5", "--vocab-multiple", "5"], "n = 12 is not divisible by tp = 5"),
-    (["--tp", "2"], "v = 50257 is not divisible by tp = 2"),
+    (["--tp", "2"], "--vocab-multiple pads, v = 50257 is not divisible by tp = 2"),
     (["--pp", "5"], "l = 12 layers are not divisible by pp·chunks = 5"),
     (["--pp", "2", "--stages", "6,7"], "stages of 6, 7 layers hold 13, but l = 12"),
     (["--ep", "2", "--dp", "2"], "no bank of experts"),

@@ -74,7 +74,8 @@ def test_flash_attention_that_no_kernel_computes_is_refused_with_the_reason(atte
     [
         (Attention(n=2, k=2, h=4, position=RelativeKeys(m=5)), "none", "a vector a pair"),
         (Attention(n=2, k=2, h=4, softcap=True), "mask", "soft-capped scores with dropout"),
-        (MLA(n=3, c=512, q=None, p=5, r=64, u=11, absorbed=True), "none", "keys are 576 wide"),
+        (MLA(n=3, c=7, q=None, p=5, r=4, u=11, absorbed=True), "none", "absorbed latents run forward alone"),
+        (Attention(n=2, k=2, h=264), "none", "keys are 264 wide"),
     ],
 )
 def test_fused_attention_that_no_published_kernel_computes_is_refused_with_the_reason(attention, dropout, reason):

@@ -54,7 +54,7 @@ class MLA:
         low = tape.linear("k_up", free, "b t n p -> b t n c", each=("n",), n=self.n, c=self.c)
         k = tape.view(tape.concat("k", latent, shared), ("b", "s", "k", "h"), (*one[:3], self.c + self.r))
         v = tape.view(latent, ("b", "s", "k", "u"), one)
-        out = tape.attention(tape.concat("q", low, turned), k, v, causal=True)
+        out = tape.attention(tape.concat("q", low, turned), k, v, causal=True, absorbed=True)
         low = tape.view(out, ("b", "t", "n", "c"), out.sizes)
         return tape.linear("v_up", low, "b t n c -> b t n u", each=("n",), n=self.n, u=self.u)
 

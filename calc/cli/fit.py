@@ -59,7 +59,8 @@ def command(
 
 
 SEARCHED = {
-    "devices": ("count", "tp", "pp", "dp", "cp", "ep", "etp", "sp", "ulysses", "zero", "chunks", "stages"), "formats": ("quant",),
+    "devices": ("count", "tp", "pp", "dp", "cp", "ep", "etp", "sp", "ulysses", "zero", "chunks", "stages"),
+    "formats": ("quant",),
 }
 SEARCHED["machines"] = ("memory", *SEARCHED["devices"])
 """What each question searches, and so is not given."""

@@ -14,6 +14,7 @@ from ..tables.table import Column, Table
 from . import fits, planned
 from .capacity import Place, assumed
 
+
 def about(name: str, place: Place, setup: Setup, run: Any, notes: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What an answer assumes, as an object and as lines."""
     facts, rates = planned.about(setup.layout, run), setup.attained

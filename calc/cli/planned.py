@@ -30,7 +30,8 @@ def make_run(given: runs.Given) -> Training | Serving:
     if given["kv_dtype"] is not None:
         precision = replace(precision, key_value=named(given["kv_dtype"]))
     if given["mode"] == "serve":
-        runs.only(given, "training", lora=None, optimizer=None, microbatches=None, recompute="none", loss="plain", dropout="none")
+        plain = {"recompute": "none", "loss": "plain", "dropout": "none"}
+        runs.only(given, "training", lora=None, optimizer=None, microbatches=None, **plain)
         return Serving(step=_served(given), kernels=kernels, precision=precision, policy=given["policy"])
     runs.only(given, "serving", context=None, prefill=None, kv_dtype=None, policy="minimal")
     check_sizes("the training", microbatches=given["microbatches"])
@@ -48,6 +49,7 @@ def _served(given: runs.Given) -> Step:
     if given["context"] is not None and runs.said("seq"):
         raise InputError(f"--seq {given['seq']}: beside --context {given['context']} tokens run at once are --prefill")
     context, new = given["seq"] if given["context"] is None else given["context"], given["prefill"]
+    check_sizes("the service", context=context, prefill=new)
     if new == 1:
         return options.step("decode", given["batch"], context, context)
     return options.step("prefill", given["batch"], context if new is None else new, context, context)

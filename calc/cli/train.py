@@ -48,7 +48,7 @@ def command(
     \b
     blockcalc train llama-3.1-8b --gpu h100-sxm --count 64 --tokens 1T --batch 512 --seq 8192
     blockcalc train llama-3.1-70b --gpu h100-sxm --tp 8 --sp --pp 4 --dp 16 --zero 1 --tokens 15T --batch 1024 --price 2
-    blockcalc train gpt3-175b --gpu a100-sxm-80 --tp 8 --sp --pp 8 --dp 16 --tokens 300B --batch 1536 --vocab-multiple 1024 --json
+    blockcalc train gpt3-175b --gpu a100-sxm-80 --tp 8 --pp 8 --dp 16 --tokens 300B --batch 1536 --vocab-multiple 1024 --json
     """
     subject = options.subject(model, changes)
     component = runs.padded(subject, vocab_multiple)

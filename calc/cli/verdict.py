@@ -23,6 +23,7 @@ def verdict(
         raise InputError(f"--gpu {gpu}: {subject.name} is a block; memory is that of a whole model")
     dtype, kv_dtype = map(named, dtypes)
     device, precision = machine(gpu), Precision.of(dtype)
+    step = runs.settled(subject.component, step)
     run: Training | Serving
     if step.training:
         run = Training(step=step, kernels=kernels, recompute=recompute, precision=precision)

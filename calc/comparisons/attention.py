@@ -69,6 +69,7 @@ QUANTITIES = (
     Quantity("cache", "bytes", lambda x: x.cache(x.b, x.s)),
     Quantity("kept, math", "bytes", lambda x: x.kept(Kernels(attention="math"))),
     Quantity("kept, flash", "bytes", lambda x: x.kept(Kernels(attention="flash"))),
+    Quantity("kept, fused", "bytes", lambda x: x.kept(Kernels(attention="fused"))),
 )  # fmt: skip
 
 

@@ -77,13 +77,14 @@ def draw(asked: Asked) -> tuple[Table, ...]:
         Quantity("FLOPs", "flops", _more(lambda model: flops(run(model)).forward, bare)),
         Quantity("kept, math", "bytes", _more(lambda model: run(model).activations(roles).bytes, bare)),
         Quantity("kept, flash", "bytes", _more(lambda model: run(model, "flash").activations(roles).bytes, bare)),
+        Quantity("kept, fused", "bytes", _more(lambda model: run(model, "fused").activations(roles).bytes, bare)),
         Quantity("longest", "size", lambda model: model.positions),
     )  # fmt: skip
     sizes = ", ".join(f"{letter} {size:,}" for letter, size in asked.sizes.items())
     notes = (
         f"added to a decoder of pre-norm blocks without biases: {sizes}; distances clipped at ±{z.clip}",
         f"batch {b}, seq {t:,}, a training step; {asked.dtype}; kept: buffers included; flash takes ALiBi as a mask of a number"
-        " a pair and head",
+        " a pair and head, fused as a slope a head",
         "forward FLOPs are two a multiply-add of matrix products: look-ups, additions and rotations count 0",
         "longest: positions in the table; blank where none bounds them",
     )

@@ -21,7 +21,7 @@ from .layout import Layout
 from .layouts import Wanted, shares, splits
 from .memory import Serving
 from .roofline import Setup
-from .search import Progress
+from .search import NOTHING, Progress
 from .serving import Tokens, first_token, next_token
 
 MOST = 2**20
@@ -124,9 +124,8 @@ class _Deploy:
             lost += [Lost(one.layout, "slower", one) for one in best[shown:]]
             del best[shown:]
         if not best and not lost:
-            why = self.refused.most_common(1)
-            because = f": {why[0][0]}" if why else ""
-            raise InputError(f"plan: no layout of {service.devices} devices divides this model{because}")
+            why = (self.refused or Counter([NOTHING])).most_common(1)[0][0]
+            raise InputError(f"plan: no layout of {service.devices} devices divides this model: {why}")
         lost.sort(key=lambda one: (one.why != "slower", -one.served.fit.free if one.why == "memory" else self.rank(one.served)))
         return Deployed(tuple(best), tuple(lost), len(tried), self.timed, self.refused)
 

@@ -99,6 +99,8 @@ Progress = Callable[[int, int], None]
 STRIDE = 64
 """Candidates between two calls."""
 
+NOTHING = "what is fixed of tp, cp, pp, dp and ep has to divide them, tp stay in a domain, and pp leave a layer a stage"
+
 COARSE, CLOSE, EXACT = range(3)
 """How much is told of a candidate's time: a bound from one microbatch of the whole batch, one from its own, all of it."""
 
@@ -115,13 +117,13 @@ class _Search:
         self.task, self.known, self.progress = task, Known(task), progress
         self.count = Counter[str]()
         self.refused = Counter[str]()
+        self.undivided = Counter[str]()  # batches, which tell something only where no other candidate is
 
     def found(self, shown: int, losers: int) -> Found:
         queue = [(bound, COARSE, one) for bound, one in self.bounded()]
         if not self.count["candidates"]:
-            why = self.refused.most_common(1)
-            because = f": {why[0][0]}" if why else ""
-            raise InputError(f"plan: no layout of {self.task.devices} devices divides this model and its batch{because}")
+            why = (self.refused or self.undivided or Counter([NOTHING])).most_common(1)[0][0]
+            raise InputError(f"plan: no layout of {self.task.devices} devices divides this model and its batch: {why}")
         heapify(queue)
         best: list[Timed] = []
         lost: list[tuple[int, float, Candidate]] = []
@@ -198,6 +200,8 @@ class _Search:
         """Every division of the devices, of the layers and of the batch, in every mode."""
         task, wanted = self.task, self.task.wanted
         for split, dp, pp in splits(task.model, task.devices, task.setup.machine.domain, wanted, training=True):
+            if task.batch % (dp * (wanted.microbatch or 1)):
+                self.undivided[f"batch = {task.batch} is not divisible by dp·microbatch = {dp}·{wanted.microbatch or 1}"] += 1
             if task.batch % dp or not self.runs(split):
                 continue
             stages = (0,) if dp * split.cp == 1 else (0, 1, 2, 3)

@@ -166,7 +166,9 @@ class Shards:
 
     def _size(self, whole: Tensor, axis: str, size: Dim, bank: Dim) -> Dim:
         if axis in SPLIT:
-            return divide(size, self._owners(whole, axis, size, bank), axis, "etp" if bank != 1 or "a" in whole.axes else "tp")
+            by = "etp" if bank != 1 or "a" in whole.axes else "tp"
+            name = "the vocabulary, which --vocab-multiple pads, v" if axis == "v" else axis
+            return divide(size, self._owners(whole, axis, size, bank), name, by)
         if axis == "t" or (axis in "sm" and "b" in whole.axes and whole.role != "key_value"):
             return divide(size, self._parts(self._level(whole)), axis, "the ranks that split the sequence")
         return size

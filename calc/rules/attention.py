@@ -107,12 +107,14 @@ class AttentionRules(AttentionKernels):
         softcap: bool = False,
         sinks: bool = False,
         relative: tuple[Tensor, Tensor | None] | None = None,
+        absorbed: bool = False,
     ) -> Tensor:
         """softmax(q kᵀ + bias) v for q (b t n h), k (b s k h), v (b s k u): for each of the pairs n·h multiply-adds of scores
         and n·u of values. Returns (b t n u).
 
         Math keeps q, k and v expanded to n heads, the softmax and a boolean mask; a soft cap keeps its tanh besides.
         *relative* are vectors (t s h) of each pair, added to its key, and perhaps others, added to its value.
+        *absorbed*: the keys hold the values too.
         """
         b, t, n, h = q.sizes
         s, u = k["s"], v.sizes[-1]
@@ -124,7 +126,7 @@ class AttentionRules(AttentionKernels):
         if self.kernels.attention != "math":
             kernel = self._flash if self.kernels.attention == "flash" else self._fused
             with self.checkpoint("selective"):
-                kernel(q, k, v, out, Scores(pairs, visible, window, bias, softcap, sinks, relative is not None))
+                kernel(q, k, v, out, Scores(pairs, visible, window, bias, softcap, sinks, relative is not None, absorbed))
             return out
         with self.checkpoint("selective"):
             scores = self.tensor(("b", "n", "t", "s"), (b, n, t, s), grad=q.grad or k.grad)

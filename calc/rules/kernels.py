@@ -20,6 +20,7 @@ class Scores(NamedTuple):
     softcap: bool
     sinks: bool
     relative: bool
+    absorbed: bool
 
 
 WIDEST = 256
@@ -82,8 +83,10 @@ class AttentionKernels(Elementwise):
             return "relative keys, a vector a pair, are in no published kernel"
         if scores.softcap and self._drops:
             return "soft-capped scores with dropout are refused by FlashAttention-2, and in no other published kernel"
+        if scores.absorbed and self.step.training:
+            return "absorbed latents run forward alone (FlashMLA); training expands keys and values"
         if self.step.training and type(h) is int and h > WIDEST:
-            return f"keys are {h} wide; FlashAttention and cuDNN run at most {WIDEST} backward, FlashMLA 576 forward only"
+            return f"keys are {h} wide; FlashAttention and cuDNN run at most {WIDEST} backward"
         return ""
 
     def _at_once(
