@@ -261,3 +261,28 @@ def test_what_is_assumed_stands_below():
     text = " ".join(run("serve", "gemma-2-9b", "--gpu", "h100-sxm", "--batch", "2").stdout.split())
     for words in ("attention fused", "Lower bound", "kept free", "hidden behind"):
         assert words in text
+
+
+def test_a_budget_takes_a_layout_and_holds_what_memory_says():
+    layout, kernels = "--tp 8 --sp --pp 4 --dp 2 --zero 1 --optimizer adamw-megatron", "--attention math --norm composed"
+    held = ask(f"memory llama-3.1-70b --train {layout} {kernels}")["memory"]
+    found = ask(f"budget llama-3.1-70b --mode train {layout}")
+    assert {name: found["memory"][name] for name in held} == held and found["verdict"] is None
+    assert found["memory"]["layout"]["devices"] == 64
+    served = ask("budget llama-3.1-8b --mode decode --context 8192 --tp 2 --quant fp8 --gpu h100-sxm")
+    same = ask(f"memory llama-3.1-8b --serve --context 8192 --prefill 1 --tp 2 --quant fp8 {kernels}")["memory"]
+    assert served["memory"]["parts"] == same["parts"] and served["verdict"]["devices"] == 2
+
+
+@pytest.mark.parametrize(("line", "said"), [
+    ("budget gpt2 --optimizer sgd", "--optimizer sgd: of what?"),
+    ("budget gpt2 --quant fp8", "--quant fp8: of what?"),
+    ("budget llama-3.1-8b --gpu h100-sxm --count 2 --tp 4", "--count 2: the layout has 4 devices"),
+    ("budget llama-3.1-8b --tp 2 --optimizer sgd", "an option of --mode train"),
+    ("budget llama-3.1-8b --mode train --tp 2 --quant fp8", "weights in it do not train"),
+    ("budget llama-3.1-8b --mode train --tp 2 --optimizer zzz", "--optimizer zzz: not one of"),
+    ("budget mha --tp 2", "mha is a block"),
+])  # fmt: skip
+def test_a_budget_refuses_options_of_memory_that_mean_nothing(line, said):
+    result = run(*line.split())
+    assert result.exit_code == 2 and said in result.stderr and result.stderr.count("\n") == 1

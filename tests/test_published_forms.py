@@ -18,6 +18,7 @@ MORE = {
     "a layer, tensor parallel, attention recomputed": 8 * B * T,
     "a layer, tensor and sequence parallel, attention recomputed": 8 * B * T / X,
     "the same, attention recomputed": -8 * B * D * L * T**2,
+    "a forward pass, with look-ups and softmax": -2 * B * T * V * D - 3 * B * L * N * T**2,
     "a forward pass, the mask's half of the scores": 2 * B * D * L * T,
     "parameters": 2 * D,
     "parameters outside the embeddings": 13 * D * L + 2 * D,

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from ..dims import check_sizes
 from ..errors import InputError
+from ..plan.layout import Layout
 from ..tensor import Kernels
 from . import answers, options, runs
+
+
+class Memory(NamedTuple):
+    """What a device's memory depends on besides the step and the layout."""
+
+    kernels: Kernels
+    recompute: Any
+    dtype: str
+    kv_dtype: str
+    policy: Any
+    optimizer: str | None
+    quant: str | None
 
 
 @click.command("budget")
@@ -26,33 +39,43 @@ from . import answers, options, runs
 @options.head
 @options.policy
 @options.recompute
+@runs.layout
+@click.option("--optimizer", default=None, metavar="NAME", help="Of a training step's memory: adamw-mixed unless given.")
+@click.option("--quant", default=None, metavar="FORMAT", help="Format of the weights in memory, where no step trains them.")
 @click.option("--gpu", default=None, metavar="NAME", help="A machine: fill in memory, and the verdict whether it fits.")
-@click.option("--count", type=int, default=None, metavar="N", help="Devices of it, 1 unless given.")
+@click.option("--count", type=int, default=None, metavar="N", help="Devices of it; those of the layout, or 1, unless given.")
 @options.output
 def command(
     model: str, changes: tuple[str, ...], batch: int, seq: int, mode: str, context: int | None, encoder_seq: int | None,
     convention: str, dtype: str, kv_dtype: str | None, kernels: Kernels, head: str, policy: Any, recompute: Any,
-    gpu: str | None, count: int | None, form: str | None,
+    layout: Layout, optimizer: str | None, quant: str | None, gpu: str | None, count: int | None, form: str | None,
 ) -> None:  # fmt: skip
     """All of it at once: parameters, FLOPs, KV cache at the context, activations of a training step of the same size.
+
+    With a layout or a machine also what a device holds; with a machine, whether it fits.
 
     \b
     blockcalc budget llama-3.1-8b
     blockcalc budget path/to/config.json --batch 4 --seq 4096 --json
     blockcalc budget llama-3.1-8b --mode decode --context 8192 --batch 16 --gpu h100-sxm
+    blockcalc budget llama-3.1-70b --mode train --tp 8 --sp --pp 4 --dp 2 --zero 1 --optimizer adamw-megatron
     """
     subject = options.subject(model, changes)
     step = options.step(mode, batch, seq, context, encoder_seq, head)
     options.check_encoder_seq(subject, encoder_seq)
     found, tables = everything(subject, step, kernels, convention, dtype, kv_dtype or dtype, policy, recompute)
-    if gpu is not None:
+    whole = layout == Layout()
+    if gpu is not None or not whole:
         from .verdict import verdict
 
         check_sizes("--count", count=count)
-        said, table = verdict(subject, step, kernels, recompute, (dtype, kv_dtype or dtype), policy, gpu, count or 1)
+        how = Memory(kernels, recompute, dtype, kv_dtype or dtype, policy, optimizer, quant)
+        said, table = verdict(subject, step, how, None if whole else layout, gpu, count)
         found, tables = found | said, [*tables, table]
-    elif count is not None:
-        raise InputError(f"--count {count}: of what? give --gpu NAME")
+    else:
+        for name, value in (("count", count), ("optimizer", optimizer), ("quant", quant)):
+            if value is not None:
+                raise InputError(f"--{name} {value}: of what? give --gpu NAME, or a layout such as --tp 2")
     options.warn_beyond_table(subject, step.s)
     options.emit(form, found, *tables)
 
@@ -67,6 +90,8 @@ def everything(
     budget = subject.budget(step, kernels, recompute)
     filled = Step.prefill(step.b, step.s, source=step.source)
     trained = Step.train(step.b, step.t, step.source)
+    if subject.width is None:
+        trained = runs.settled(subject.component, trained)
     parts = [
         answers.params(budget), answers.flops(budget, convention), answers.kv(subject.budget(filled), kv_dtype, policy),
         answers.activations(subject.budget(trained, kernels, recompute), dtype),

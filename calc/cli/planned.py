@@ -39,7 +39,7 @@ def make_run(given: runs.Given) -> Training | Serving:
         raise InputError(f"--quant {given['quant']}: weights in it do not train; give --lora R:NAMES, or --dtype for all")
     return Training(
         step=options.step("train", given["batch"], given["seq"], None), microbatches=given["microbatches"] or 1,
-        kernels=kernels, recompute=given["recompute"], optimizer=_optimizer(given["optimizer"] or "adamw-mixed"),
+        kernels=kernels, recompute=given["recompute"], optimizer=optimizer(given["optimizer"] or "adamw-mixed"),
         precision=precision, adapters=options.adapters(given["lora"]),
     )  # fmt: skip
 
@@ -55,7 +55,8 @@ def _served(given: runs.Given) -> Step:
     return options.step("prefill", given["batch"], context if new is None else new, context, context)
 
 
-def _optimizer(name: str) -> Optimizer:
+def optimizer(name: str) -> Optimizer:
+    """The optimizer of that name. Raises InputError for an unknown one."""
     if name not in OPTIMIZERS:
         raise InputError(f"--optimizer {name}: not one of {', '.join(OPTIMIZERS)}")
     return OPTIMIZERS[name]

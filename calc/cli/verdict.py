@@ -1,47 +1,67 @@
-"""Memory and verdict of ``blockcalc budget``: what its step holds on a machine's devices."""
+"""Memory and verdict of ``blockcalc budget``: what its step holds on the devices of a layout, or of a machine."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ..errors import InputError
+from ..plan.fit import Fit
+from ..plan.layout import Layout
 from ..plan.machine import machine
-from ..plan.memory import Serving, Training
+from ..plan.memory import Serving, Training, heaviest
 from ..plan.precision import Precision, named
 from ..plan.smallest import Devices
 from ..tables.table import Table
 from ..tensor import Step
 from . import fits, options, planned, runs
+from .budget import Memory
 
 
 def verdict(
-    subject: options.Subject, step: Step, kernels: Any, recompute: Any, dtypes: tuple[str, str], policy: Any, gpu: str,
-    count: int,
-) -> tuple[dict[str, Any], Table]:  # fmt: skip
-    """A training step with its optimizer, or weights, cache and a pass, in the layout that leaves most room."""
+    subject: options.Subject, step: Step, how: Memory, layout: Layout | None, gpu: str | None, count: int | None
+) -> tuple[dict[str, Any], Table]:
+    """A training step with its optimizer, or weights, cache and a pass; without a layout in the one that leaves most room."""
     if subject.width is not None:
-        raise InputError(f"--gpu {gpu}: {subject.name} is a block; memory is that of a whole model")
-    dtype, kv_dtype = map(named, dtypes)
-    device, precision = machine(gpu), Precision.of(dtype)
-    step = runs.settled(subject.component, step)
-    run: Training | Serving
+        raise InputError(f"{subject.name} is a block; memory is that of a whole model")
+    run = _run(runs.settled(subject.component, step), how)
+    if layout is None:
+        assert gpu is not None
+        return _roomiest(subject, run, gpu, count or 1)
+    if gpu is None:
+        data, (table, *_) = planned.memory(subject.name, layout, run, planned.held(subject.component, layout, run))
+        return {"memory": {**data["memory"], "layout": runs.describe(layout)}}, table
+    if count not in (None, layout.devices):
+        raise InputError(f"--count {count}: the layout has {layout.devices} devices")
+    device = machine(gpu)
+    found = Fit(heaviest(planned.held(subject.component, layout, run)), device.memory_bytes)
+    return _said(layout, run, found, gpu)
+
+
+def _run(step: Step, how: Memory) -> Training | Serving:
     if step.training:
-        run = Training(step=step, kernels=kernels, recompute=recompute, precision=precision)
-    else:
-        served = step if step.cache else Step.prefill(step.b, step.t, source=step.source)
-        run = Serving(step=served, kernels=kernels, precision=_cached(precision, kv_dtype), policy=policy)
-    devices = Devices(subject.component, run)
+        if how.quant is not None:
+            raise InputError(f"--quant {how.quant}: weights in it do not train; --dtype is the type of all")
+        optimizer = planned.optimizer(how.optimizer or "adamw-mixed")
+        precision = Precision.of(named(how.dtype))
+        return Training(step=step, kernels=how.kernels, recompute=how.recompute, precision=precision, optimizer=optimizer)
+    if how.optimizer is not None:
+        raise InputError(f"--optimizer {how.optimizer}: an option of --mode train")
+    precision = replace(Precision.of(named(how.quant or how.dtype), named(how.dtype)), key_value=named(how.kv_dtype))
+    served = step if step.cache else Step.prefill(step.b, step.t, source=step.source)
+    return Serving(step=served, kernels=how.kernels, precision=precision, policy=how.policy)
+
+
+def _roomiest(subject: options.Subject, run: Training | Serving, gpu: str, count: int) -> tuple[dict[str, Any], Table]:
+    device, devices = machine(gpu), Devices(subject.component, run)
     found = devices.roomiest(count, device.domain, device.memory_bytes)
     if found is None:
         raise InputError(f"--count {count}: no layout of so many devices divides {subject.name}: {devices.refused}")
-    facts = planned.about(found.layout, run)
-    said = {"fits": found.fit.fits, "machine": device.name, "devices": count, "free": found.fit.free}
-    said |= {"missing": found.fit.missing()}
-    table = fits.parts(found.fit, (f"{count:,} × {device.name}", *planned.lines(facts)))
-    return {"memory": {**fits.memory(found.fit), "layout": runs.describe(found.layout)}, "verdict": said}, table
+    return _said(found.layout, run, found.fit, gpu)
 
 
-def _cached(precision: Precision, cache: Any) -> Precision:
-    from dataclasses import replace
-
-    return replace(precision, key_value=cache)
+def _said(layout: Layout, run: Training | Serving, fit: Fit, gpu: str) -> tuple[dict[str, Any], Table]:
+    name = machine(gpu).name
+    said = {"fits": fit.fits, "machine": name, "devices": layout.devices, "free": fit.free, "missing": fit.missing()}
+    table = fits.parts(fit, (f"{layout.devices:,} × {name}", *planned.lines(planned.about(layout, run))))
+    return {"memory": {**fits.memory(fit), "layout": runs.describe(layout)}, "verdict": said}, table

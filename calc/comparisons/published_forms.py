@@ -98,6 +98,10 @@ def _flops() -> Iterable[Form]:
     matrices = 12 * D**2 * L + D * V
     yield Form("a token's training, over its own window", "Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B",
                B * T * (6 * matrices + 12 * L * D * T), flops(plain.budget(Step.train(B, T))).total)  # fmt: skip
+    a_layer = 6 * B * T * D**2 + 2 * B * T**2 * D + 3 * B * N * T**2 + 2 * B * T**2 * D + 2 * B * T * D**2 + 16 * B * T * D**2
+    yield Form("a forward pass, with look-ups and softmax", "Hoffmann et al. 2022 (Chinchilla), arXiv:2203.15556, appendix F",
+               2 * B * T * V * D + L * a_layer + 2 * B * T * D * V, flops(plain.budget(Step.forward(B, T))).forward,
+               "a look-up multiplies nothing, and elementwise work is not counted")  # fmt: skip
     visible = flops(plain.budget(Step.forward(B, T)), "exact").forward
     yield Form("a forward pass, the mask's half of the scores", "Kaplan et al. 2020, arXiv:2001.08361, table 1",
                B * T * (2 * 12 * L * D**2 + 2 * L * T * D) + 2 * B * T * D * V, visible,
