@@ -5,10 +5,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from blockcalc import Step, load
+from blockcalc import Step, flops, load
 from blockcalc.cli import main
 from blockcalc.plan.layout import Layout
-from blockcalc.plan.memory import Training
+from blockcalc.plan.memory import Training, training
 from blockcalc.plan.optimizers import ADAMW_MEGATRON
 from blockcalc.plan.traffic import traffic, widths_of
 
@@ -50,6 +50,15 @@ def test_data_ranks_send_what_zero_says(zero, times):
     outside = 50257 * D + 1024 * D + 2 * D if zero == 3 else 0  # gathered once: torch's fully_shard keeps it
     padding = 3 * D * 3 if zero == 3 else 0  # 50257 rows are filled up to 50260, gathered, and reduced
     assert sum(one.sent(ones) for one in rank) == pytest.approx(((times * total - outside) * 3 + padding) / 4, rel=1e-4)
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_the_ranks_of_a_replica_share_the_models_work(recompute):
+    model = load("llama-3.1-8b")
+    run = Training(step=Step.train(1, T), microbatches=4, recompute=recompute)
+    ranks = training(model, Layout(tp=4, pp=2, dp=3), run)
+    whole = flops(model.budget(run.step, run.kernels, recompute)).total
+    assert 4 * sum(rank.flops for rank in ranks) == 4 * whole
 
 
 def test_comm_prints_what_traffic_finds():

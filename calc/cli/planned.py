@@ -127,7 +127,7 @@ def memory(
 
 def _counts(held: Held) -> tuple[str, ...]:
     token = f"; one more token of a sequence adds {held.kv_per_token:,} bytes" if held.kv_per_token else ""
-    return (f"{held.parameters:,} parameters{token}",)
+    return (f"{held.parameters:,} parameters, {held.flops:,} FLOPs a step{token}",)
 
 
 def lines(facts: dict[str, Any]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..budget import Budget, Policy, Widths
+from ..convention import flops
 from ..declare import declaration
 from ..dims import Dim, spread
 from ..errors import UndefinedError
@@ -39,6 +40,7 @@ class Held(NamedTuple):
     rank: int
     parts: Mapping[str, Dim]
     parameters: Dim = 0  # elements, before ZeRO splits them
+    flops: Dim = 0  # of its step, two a multiply-add over full attention squares, what it runs again included
     kv_per_token: Dim = 0  # bytes that one more token of one sequence adds to the cache
 
     @property
@@ -83,12 +85,13 @@ def training(model: Model, layout: Layout, run: Training) -> tuple[Held, ...]:
         for piece in own:
             states.add(piece.part)
         parts = states.parts() | states.gathered() | _activations(layout, run, rank, own)
-        found.append(Held(rank, parts, _elements([piece.part for piece in own])))
+        found.append(Held(rank, parts, *_counts([piece.part for piece in own], run.microbatches)))
     return tuple(found)
 
 
-def _elements(pieces: Sequence[Budget]) -> Dim:
-    return sum(piece.parameters().total for piece in pieces)
+def _counts(pieces: Sequence[Budget], times: int) -> tuple[Dim, Dim]:
+    """Parameters of a rank's pieces, and FLOPs of so many of their steps."""
+    return sum(piece.parameters().total for piece in pieces), times * sum(flops(piece).total for piece in pieces)
 
 
 class States:
@@ -248,7 +251,7 @@ def serving(model: Model, layout: Layout, run: Serving) -> tuple[Held, ...]:
             "working": max(Pass(piece, piece, widths, *sent).serving() for piece, sent in zip(own, sends, strict=True)),
             "rounding": sum(_rounding(piece, run.precision) for piece in own),
         } | ({"workspace": run.workspace} if run.workspace else {}),
-            _elements(own), sum(piece.cache_per_token(widths, run.policy) for piece in own)))  # fmt: skip
+            *_counts(own, 1), sum(piece.cache_per_token(widths, run.policy) for piece in own)))  # fmt: skip
     return tuple(found)
 
 
