@@ -4,6 +4,9 @@ import csv
 import io
 import json
 import os
+import shlex
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -302,3 +305,10 @@ def test_a_warning_beyond_the_position_table_goes_to_standard_error():
     assert "gpt2 has 1024 learned positions" in result.stderr
     json.loads(result.stdout)
     assert run("flops", "gpt2", "--seq", "1024", "--json").stderr == ""
+
+
+def test_a_closed_standard_output_is_no_traceback():
+    code = "from blockcalc.cli import main; main()"
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(code)} params gpt2 --json >&-"
+    result = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, check=False)
+    assert "Traceback" not in result.stderr

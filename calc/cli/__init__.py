@@ -76,7 +76,8 @@ class Commands(click.Group):
         """Run the command; whatever blockcalc refuses ends it with one line on standard error."""
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()
+            if sys.stdout is not None:  # closed by the caller
+                sys.stdout.flush()
             return result
         except BlockcalcError as error:
             click.echo(f"blockcalc: {' '.join(str(error).split())}", err=True)
