@@ -15,7 +15,7 @@ from blockcalc.blocks.prediction import MultiTokenPrediction
 from blockcalc.blocks.wiring import Block, Parallel, Residual
 from blockcalc.heads import MaskedLMHead
 from blockcalc.model import Embedding, Layer, LMHead, Model, Stack
-from blockcalc.plan.layout import Layout
+from blockcalc.parallel.layout import Layout
 
 rms, ln, offset = RMSNorm(), LayerNorm(), RMSNorm(offset=True)
 multi, grouped, few = partial(Attention, n=8, k=8, h=6), partial(Attention, n=8, k=4, h=10), partial(Attention, n=8, k=2, h=6)

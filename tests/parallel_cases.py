@@ -13,11 +13,11 @@ from torch.utils.checkpoint import set_checkpoint_early_stop
 
 from blockcalc import Budget, Step, widths
 from blockcalc.model import Model, trace
-from blockcalc.plan.collectives import collectives, gradients, sends
-from blockcalc.plan.layout import Layout
-from blockcalc.plan.shard import fully_sharded as cut_rows
-from blockcalc.plan.shard import shard
-from blockcalc.plan.stages import Stage, in_flight, stages
+from blockcalc.parallel.collectives import collectives, gradients, sends
+from blockcalc.parallel.layout import Layout
+from blockcalc.parallel.shard import fully_sharded as cut_rows
+from blockcalc.parallel.shard import shard
+from blockcalc.parallel.stages import Stage, in_flight, stages
 from blockcalc.refmodel import measure, moe, norm
 from blockcalc.refmodel.build import build
 from blockcalc.refmodel.context import Run

@@ -6,11 +6,11 @@ from statistics import median
 import pytest
 
 from blockcalc import Step, load
-from blockcalc.plan.frameworks import MEGATRON
-from blockcalc.plan.layout import Layout
-from blockcalc.plan.memory import Training, training
-from blockcalc.plan.memory_runs import measured
-from blockcalc.plan.optimizers import ADAMW_MEGATRON
+from blockcalc.memory.frameworks import MEGATRON
+from blockcalc.memory.held import Training, training
+from blockcalc.memory.measured import measured
+from blockcalc.parallel.layout import Layout
+from blockcalc.storage.optimizers import ADAMW_MEGATRON
 from blockcalc.tables import measured_memory
 from blockcalc.tensor import Kernels
 

@@ -10,15 +10,15 @@ import pytest
 from blockcalc.comparisons import draw
 from blockcalc.comparisons.measured_speed import ranks
 from blockcalc.errors import BlockcalcError, InputError
-from blockcalc.plan.calibration import GRID, Pass, Trial, fit
-from blockcalc.plan.efficiency import MEASURED, PROFILES, PUBLISHED, Efficiency
-from blockcalc.plan.machine import machine
-from blockcalc.plan.optimizers import OPTIMIZERS
-from blockcalc.plan.roofline import Part, Peak, Time
-from blockcalc.plan.serving import first_token, generate, next_token
-from blockcalc.plan.speed import timed
-from blockcalc.plan.training import training_step
+from blockcalc.storage.optimizers import OPTIMIZERS
 from blockcalc.tensor import Kernels, Step
+from blockcalc.timing.calibration import GRID, Pass, Trial, fit
+from blockcalc.timing.efficiency import MEASURED, PROFILES, PUBLISHED, Efficiency
+from blockcalc.timing.machine import machine
+from blockcalc.timing.measured import timed
+from blockcalc.timing.roofline import Part, Peak, Time
+from blockcalc.timing.serving import first_token, generate, next_token
+from blockcalc.timing.training import training_step
 
 TIMED = timed()
 RUNS = [each.run for each in TIMED]

@@ -16,7 +16,8 @@ HOME = Path(blockcalc.__file__).parent
 ORDER = [
     "errors", "dims", "declare", "tensor", "recorder", "rules", "tape", "budget", "convention", "blocks", "model",
     "heads", "freedom", "catalogue", "readers", "text", "tidy", "quantities", "symbolic",
-    "breakdown", "explain", "inverse", "whole", "compiled", "exports", "claims", "plots", "plan", "comparisons", "report",
+    "breakdown", "explain", "inverse", "whole", "compiled", "exports", "claims", "plots", "parallel", "storage",
+    "memory", "timing", "plan", "comparisons", "report",
     "sweep", "cli",
 ]  # fmt: skip
 """A module of the engine imports only what stands before it."""

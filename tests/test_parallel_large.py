@@ -24,10 +24,10 @@ from blockcalc.blocks.attention import Attention
 from blockcalc.errors import BlockcalcError
 from blockcalc.heads import MeanHead, Pooler
 from blockcalc.model import LMHead, trace
-from blockcalc.plan.collectives import collectives, ends
-from blockcalc.plan.layout import Layout
-from blockcalc.plan.shard import shard
-from blockcalc.plan.stages import in_flight, padded, stages
+from blockcalc.parallel.collectives import collectives, ends
+from blockcalc.parallel.layout import Layout
+from blockcalc.parallel.shard import shard
+from blockcalc.parallel.stages import in_flight, padded, stages
 from blockcalc.refmodel import measure
 from blockcalc.refmodel.context import Caches, Run
 from blockcalc.refmodel.parallel.build import parallel

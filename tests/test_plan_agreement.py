@@ -9,10 +9,10 @@ from click.testing import CliRunner
 
 from blockcalc import load
 from blockcalc.cli import main
-from blockcalc.plan.machine import machine
-from blockcalc.plan.roofline import Setup
-from blockcalc.plan.training import training_step
 from blockcalc.tensor import Step
+from blockcalc.timing.machine import machine
+from blockcalc.timing.roofline import Setup
+from blockcalc.timing.training import training_step
 
 
 def run(*words):

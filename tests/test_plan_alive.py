@@ -11,9 +11,9 @@ from blockcalc.blocks.attention import Attention
 from blockcalc.blocks.mlp import MLP, GatedMLP, gelu
 from blockcalc.blocks.norm import LayerNorm
 from blockcalc.blocks.position import LearnedPositions, Rotary
+from blockcalc.memory.alive import Pass
+from blockcalc.memory.allocator import counted
 from blockcalc.model import Embedding, LMHead
-from blockcalc.plan.alive import Pass
-from blockcalc.plan.allocator import counted
 from blockcalc.refmodel import measure
 from blockcalc.refmodel.build import build
 from blockcalc.refmodel.context import Caches, Run

@@ -15,10 +15,10 @@ from transformers import AutoModelForCausalLM, GptOssConfig, LlamaConfig, Mixtra
 
 from blockcalc import InputError, Step, load
 from blockcalc.cli import main
-from blockcalc.plan.checkpoints import read
-from blockcalc.plan.comparison import compare, compare_counts
-from blockcalc.plan.formats import MXFP4, NF4, NF4_DOUBLE, awq, gptq
-from blockcalc.plan.packed import parameters
+from blockcalc.storage.checkpoints import read
+from blockcalc.storage.comparison import compare, compare_counts
+from blockcalc.storage.formats import MXFP4, NF4, NF4_DOUBLE, awq, gptq
+from blockcalc.storage.packed import parameters
 from blockcalc.tensor import Tensor
 
 with warnings.catch_warnings():

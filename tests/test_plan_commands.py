@@ -9,10 +9,10 @@ from click.testing import CliRunner
 from blockcalc import flops, load
 from blockcalc.cli import main
 from blockcalc.errors import InputError
-from blockcalc.plan.machine import machine
-from blockcalc.plan.measured import Speed, printed, readings
 from blockcalc.plan.panel import experts, touched
 from blockcalc.tensor import Step
+from blockcalc.timing.machine import machine
+from blockcalc.timing.readings import Speed, printed, readings
 
 
 def run(*words):

@@ -6,14 +6,14 @@ import pytest
 
 from blockcalc import load
 from blockcalc.errors import InputError
+from blockcalc.memory.held import Held, Serving, Training
+from blockcalc.parallel.layout import Layout
 from blockcalc.plan.absorb import absorbed
 from blockcalc.plan.fit import Fit, boundary, fit, held, largest, nbytes, quantised, resized, unit
-from blockcalc.plan.layout import Layout
 from blockcalc.plan.layouts import shares
-from blockcalc.plan.machine import machine, machines
-from blockcalc.plan.memory import Held, Serving, Training
 from blockcalc.plan.smallest import Devices, catalogue
 from blockcalc.tensor import Adapters, Kernels, Step
+from blockcalc.timing.machine import machine, machines
 
 H100 = machine("h100-sxm")
 GIB = 2**30

@@ -16,10 +16,10 @@ from safetensors.torch import load_file, save_file
 from blockcalc import InputError, Step, load, trace
 from blockcalc.blocks.mlp import GatedMLP
 from blockcalc.dims import ceiling, symbol
-from blockcalc.plan import gguf as types
-from blockcalc.plan.formats import BF16, FP8, FP8_BLOCK, FP32, INT8, MXFP4, MXFP6, MXFP8, NF4, NF4_DOUBLE, NVFP4, awq, gptq
-from blockcalc.plan.precision import FORMATS, Precision, named, weight_bytes
-from blockcalc.plan.weights import Weight, weights
+from blockcalc.storage import gguf as types
+from blockcalc.storage.formats import BF16, FP8, FP8_BLOCK, FP32, INT8, MXFP4, MXFP6, MXFP8, NF4, NF4_DOUBLE, NVFP4, awq, gptq
+from blockcalc.storage.precision import FORMATS, Precision, named, weight_bytes
+from blockcalc.storage.weights import Weight, weights
 from blockcalc.tensor import Tensor
 
 with warnings.catch_warnings():

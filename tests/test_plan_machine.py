@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from blockcalc.cli import main
 from blockcalc.errors import InputError, UndefinedError
-from blockcalc.plan.efficiency import PUBLISHED, Efficiency
-from blockcalc.plan.machine import EXAMPLE, Machine, Peaks, machine
 from blockcalc.tables import machines
+from blockcalc.timing.efficiency import PUBLISHED, Efficiency
+from blockcalc.timing.machine import EXAMPLE, Machine, Peaks, machine
 
 KNOWN = machines()["machines"]
 SOURCES = machines()["sources"]

@@ -12,8 +12,8 @@ from transformers.optimization import Adafactor as TransformersAdafactor
 from blockcalc import InputError, Step, UndefinedError, load, trace
 from blockcalc.blocks.mlp import GatedMLP
 from blockcalc.dims import symbol
-from blockcalc.plan.formats import BF16, FP32, NF4
-from blockcalc.plan.optimizers import (
+from blockcalc.storage.formats import BF16, FP32, NF4
+from blockcalc.storage.optimizers import (
     ADAFACTOR,
     ADAFACTOR_MOMENTUM,
     ADAFACTOR_TRANSFORMERS,
@@ -28,8 +28,8 @@ from blockcalc.plan.optimizers import (
     SGD_MOMENTUM,
     training_bytes,
 )
-from blockcalc.plan.precision import Precision, weight_bytes
-from blockcalc.plan.weights import Weight, weights
+from blockcalc.storage.precision import Precision, weight_bytes
+from blockcalc.storage.weights import Weight, weights
 from blockcalc.tensor import Adapters, Tensor
 
 with warnings.catch_warnings():

@@ -9,19 +9,19 @@ import pytest
 from blockcalc import flops, load
 from blockcalc.budget import widths
 from blockcalc.errors import InputError, UndefinedError
-from blockcalc.plan.collectives import Collective
-from blockcalc.plan.costs import Counting, compulsory, costs
-from blockcalc.plan.efficiency import PERFECT, PUBLISHED, Efficiency
-from blockcalc.plan.formats import FP8
-from blockcalc.plan.layout import Layout
-from blockcalc.plan.links import route, seconds
-from blockcalc.plan.machine import Machine, Peaks, machine
-from blockcalc.plan.optimizers import ADAMW_BF16, ADAMW_MIXED
-from blockcalc.plan.precision import Precision, named
-from blockcalc.plan.roofline import Setup, roofline
-from blockcalc.plan.serving import first_token, generate, next_token
-from blockcalc.plan.training import bubble, optimizer_traffic, training_step
+from blockcalc.parallel.collectives import Collective
+from blockcalc.parallel.layout import Layout
+from blockcalc.storage.formats import FP8
+from blockcalc.storage.optimizers import ADAMW_BF16, ADAMW_MIXED
+from blockcalc.storage.precision import Precision, named
 from blockcalc.tensor import Kernels, Step
+from blockcalc.timing.costs import Counting, compulsory, costs
+from blockcalc.timing.efficiency import PERFECT, PUBLISHED, Efficiency
+from blockcalc.timing.links import route, seconds
+from blockcalc.timing.machine import Machine, Peaks, machine
+from blockcalc.timing.roofline import Setup, roofline
+from blockcalc.timing.serving import first_token, generate, next_token
+from blockcalc.timing.training import bubble, optimizer_traffic, training_step
 
 H100, A100 = machine("h100-sxm"), machine("a100-sxm-80")
 LLAMA = load("llama-3-8b")

@@ -6,10 +6,10 @@ import pytest
 
 from blockcalc import flops, load
 from blockcalc.errors import InputError
-from blockcalc.plan.chinchilla import LAWS, compute, optimal, twenty
-from blockcalc.plan.machine import machine
-from blockcalc.plan.run import run, utilization
 from blockcalc.tensor import Step
+from blockcalc.timing.chinchilla import LAWS, compute, optimal, twenty
+from blockcalc.timing.machine import machine
+from blockcalc.timing.run import run, utilization
 
 A100 = machine("a100-sxm-80")
 

@@ -7,20 +7,20 @@ import pytest
 
 from blockcalc import load
 from blockcalc.errors import BlockcalcError, InputError
+from blockcalc.memory.held import Serving, Training
+from blockcalc.parallel.layout import Layout
 from blockcalc.plan.absorb import absorbed
-from blockcalc.plan.costs import Counting
 from blockcalc.plan.deploy import Service, deploy, held_serving
 from blockcalc.plan.fit import fit
 from blockcalc.plan.known import Known
-from blockcalc.plan.layout import Layout
 from blockcalc.plan.layouts import Split, Wanted, divisors, experts, least_data, shares
-from blockcalc.plan.machine import machine
-from blockcalc.plan.memory import Serving, Training
-from blockcalc.plan.roofline import Setup
 from blockcalc.plan.search import Task, _Search, search
-from blockcalc.plan.serving import SERVING, first_token, next_token
-from blockcalc.plan.training import TRAINING, training_step
 from blockcalc.tensor import Kernels, Step
+from blockcalc.timing.costs import Counting
+from blockcalc.timing.machine import machine
+from blockcalc.timing.roofline import Setup
+from blockcalc.timing.serving import SERVING, first_token, next_token
+from blockcalc.timing.training import TRAINING, training_step
 
 H100 = machine("h100-sxm")
 SIZE = {"hidden_size": 480, "intermediate_size": 800, "num_hidden_layers": 6, "num_attention_heads": 4, "vocab_size": 704}

@@ -7,10 +7,10 @@ from click.testing import CliRunner
 
 from blockcalc import Step, flops, load
 from blockcalc.cli import main
-from blockcalc.plan.layout import Layout
-from blockcalc.plan.memory import Training, training
-from blockcalc.plan.optimizers import ADAMW_MEGATRON
+from blockcalc.memory.held import Training, training
+from blockcalc.parallel.layout import Layout
 from blockcalc.plan.traffic import traffic, widths_of
+from blockcalc.storage.optimizers import ADAMW_MEGATRON
 
 GPT2, B, T, D = load("gpt2"), 3, 64, 768
 RUN = Training(step=Step.train(B, T), microbatches=5, optimizer=ADAMW_MEGATRON)

@@ -5,8 +5,8 @@ import sympy
 
 from blockcalc.comparisons import published_forms as forms
 from blockcalc.dims import symbol
-from blockcalc.plan.layout import Layout
-from blockcalc.plan.stages import in_flight
+from blockcalc.parallel.layout import Layout
+from blockcalc.parallel.stages import in_flight
 
 B, D, L, N, T, V, X, Z = (symbol(letter) for letter in "BDLNTVXZ")
 FORMS = {form.what: form for _, made in forms.TABLES for form in made()}

@@ -21,8 +21,8 @@ from blockcalc.blocks.norm import RMSNorm
 from blockcalc.blocks.position import ALiBi, RelativeBias, Rotary
 from blockcalc.errors import UndefinedError
 from blockcalc.model import Embedding, LMHead, trace
-from blockcalc.plan.layout import Layout
-from blockcalc.plan.shard import shard
+from blockcalc.parallel.layout import Layout
+from blockcalc.parallel.shard import shard
 from blockcalc.refmodel import measure
 from blockcalc.refmodel.attention import hidden_pairs, math
 from blockcalc.refmodel.build import build

@@ -19,7 +19,7 @@ from parallel_blocks import BLOCKS, EXPERTS, LAYOUTS, MODELS, WITHOUT_RING
 from parallel_cases import Case, costs, even_routing, pipeline, pipelined_truth, sharded_weights, truth
 
 from blockcalc.model import Embedding, LMHead, Model
-from blockcalc.plan.layout import Layout
+from blockcalc.parallel.layout import Layout
 from blockcalc.refmodel.parallel.ranks import groups
 
 ALL = BLOCKS | MODELS

@@ -14,8 +14,8 @@ from blockcalc.blocks.mla import MLA
 from blockcalc.blocks.position import Rotary
 from blockcalc.errors import InputError
 from blockcalc.model import trace
-from blockcalc.plan.layout import Layout
-from blockcalc.plan.shard import shard
+from blockcalc.parallel.layout import Layout
+from blockcalc.parallel.shard import shard
 from blockcalc.refmodel.parallel.ranks import groups
 from blockcalc.tensor import Kernels
 

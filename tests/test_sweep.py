@@ -20,9 +20,9 @@ from blockcalc import InputError, load
 from blockcalc.breakdown import How, measure, step_of
 from blockcalc.cli import main
 from blockcalc.errors import BlockcalcError
-from blockcalc.plan.layout import Layout
-from blockcalc.plan.shard import fully_sharded, shard
-from blockcalc.plan.stages import stages
+from blockcalc.parallel.layout import Layout
+from blockcalc.parallel.shard import fully_sharded, shard
+from blockcalc.parallel.stages import stages
 from blockcalc.sweep.evaluate import rows
 from blockcalc.sweep.grid import Grid
 from blockcalc.sweep.parts import Parts

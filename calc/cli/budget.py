@@ -8,7 +8,7 @@ import click
 
 from ..dims import check_sizes
 from ..errors import InputError
-from ..plan.layout import Layout
+from ..parallel.layout import Layout
 from ..tensor import Kernels
 from . import answers, options, runs
 

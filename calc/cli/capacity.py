@@ -13,14 +13,14 @@ import click
 from ..dims import check_sizes
 from ..errors import InputError
 from ..model import Model
-from ..plan.costs import Counting
-from ..plan.efficiency import MEASURED, PROFILES, PUBLISHED, Efficiency
+from ..parallel.layout import Layout
 from ..plan.fit import nbytes
-from ..plan.layout import Layout
-from ..plan.machine import Machine, Peaks, machine
 from ..plan.panel import runnable
-from ..plan.roofline import Setup
 from ..tensor import Kernels
+from ..timing.costs import Counting
+from ..timing.efficiency import MEASURED, PROFILES, PUBLISHED, Efficiency
+from ..timing.machine import Machine, Peaks, machine
+from ..timing.roofline import Setup
 from . import options, runs
 
 NONE_FITS = "no layout of {} devices fits: ask 'blockcalc fit --devices', or give a layout to see what is missing"

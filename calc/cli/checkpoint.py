@@ -9,9 +9,9 @@ import click
 from . import options
 
 if TYPE_CHECKING:
-    from ..plan.checkpoints import Checkpoint
-    from ..plan.comparison import Comparison
-    from ..plan.packed import Parameters
+    from ..storage.checkpoints import Checkpoint
+    from ..storage.comparison import Comparison
+    from ..storage.packed import Parameters
 
 
 @click.command("checkpoint")
@@ -31,10 +31,10 @@ def command(path: str, model: str | None, changes: tuple[str, ...], form: str | 
     blockcalc checkpoint path/to/folder llama-3.1-8b
     blockcalc checkpoint model-Q4_K_M.gguf path/to/config.json --json
     """
-    from ..plan.checkpoints import read
-    from ..plan.comparison import compare, compare_counts
-    from ..plan.packed import parameters
     from ..readers import load
+    from ..storage.checkpoints import read
+    from ..storage.comparison import compare, compare_counts
+    from ..storage.packed import parameters
 
     checkpoint = read(path)
     found = parameters(checkpoint)

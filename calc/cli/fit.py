@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from ..errors import InputError
+from ..parallel.layout import Layout
 from ..plan.fit import SIZES
-from ..plan.layout import Layout
 from . import capacity, fits, options, planned, runs
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ..errors import InputError
+from ..parallel.layout import Layout
 from ..plan.fit import Fit, fit, largest, quantised, resized
-from ..plan.layout import Layout
 from ..plan.smallest import Devices, Roomy, Smallest, catalogue
 from ..tables.table import Column, Table
 from . import planned, runs

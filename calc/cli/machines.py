@@ -48,9 +48,9 @@ def command(name: str | None, form: str | None) -> None:
 
 def _listed(form: str | None) -> tuple[dict[str, Any], Any]:
     """A terminal shows rounded figures, so that a machine is a line; every other form has them whole."""
-    from ..plan.machine import Machine, machine
     from ..tables import machines
     from ..tables.table import Column, Table, rounded
+    from ..timing.machine import Machine, machine
 
     known = machines()["machines"]
     found = [machine(name) for name in known]
@@ -88,9 +88,9 @@ _NOTES = (
 
 
 def _one(name: str) -> tuple[dict[str, Any], Any]:
-    from ..plan.machine import machine
     from ..tables import machines
     from ..tables.table import Column, Table
+    from ..timing.machine import machine
 
     known, found = machines()["machines"].get(name), machine(name)
     if known is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..plan.layout import Layout
+from ..parallel.layout import Layout
 from . import options, planned, runs
 
 

@@ -8,10 +8,10 @@ import click
 
 from ..dims import check_sizes
 from ..errors import InputError
-from ..plan.machine import machine
-from ..plan.measured import Reading, Speed, printed, readings
 from ..tables.table import Column, Table
 from ..tensor import Kernels
+from ..timing.machine import machine
+from ..timing.readings import Reading, Speed, printed, readings
 from . import answers, capacity, options, runs
 
 

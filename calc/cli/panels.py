@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..convention import CONVENTIONS
-from ..plan.chinchilla import Optimum
 from ..plan.panel import Service, Trained, phases
-from ..plan.roofline import Setup
-from ..plan.run import Run
-from ..plan.serving import Tokens
 from ..tables.table import Column, Table
+from ..timing.chinchilla import Optimum
+from ..timing.roofline import Setup
+from ..timing.run import Run
+from ..timing.serving import Tokens
 from . import fits, planned
 from .capacity import Place, assumed
 

@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from ..errors import InputError
-from ..plan.costs import Counting
+from ..parallel.layout import Layout
 from ..plan.deploy import Service, deploy
-from ..plan.layout import Layout
 from ..plan.layouts import Wanted
 from ..plan.search import Task, search
+from ..timing.costs import Counting
 from . import capacity, options, plans, runs, works
 
 LOSERS = 3

@@ -10,14 +10,14 @@ import click
 
 from ..dims import check_sizes
 from ..errors import InputError
-from ..plan import memory as plans
+from ..memory import held as plans
+from ..memory.held import Held, Serving, Training
+from ..parallel.collectives import Collective
+from ..parallel.layout import Layout
 from ..plan.absorb import absorbed
-from ..plan.collectives import Collective
-from ..plan.layout import Layout
-from ..plan.memory import Held, Serving, Training
-from ..plan.optimizers import OPTIMIZERS, Optimizer
-from ..plan.precision import Precision, named
 from ..plan.traffic import widths_of
+from ..storage.optimizers import OPTIMIZERS, Optimizer
+from ..storage.precision import Precision, named
 from ..tables.table import Column, Table
 from ..tensor import Step
 from . import answers, options, runs

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..parallel.layout import Layout
 from ..plan.deploy import Deployed, Lost, Served, Service
 from ..plan.differences import longer_share, longer_wait, slower
-from ..plan.layout import Layout
 from ..plan.search import Found, Task, Timed
 from ..tables.table import Column, Table
 from . import fits, panels, runs

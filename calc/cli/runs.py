@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from ..dims import check_sizes
 from ..errors import InputError
-from ..plan.layout import Layout
+from ..parallel.layout import Layout
 from ..tensor import Step
 from . import options
 
@@ -88,7 +88,7 @@ def padded(subject: options.Subject, multiple: int | None) -> Any:
     if multiple is None:
         return subject.component
     check_sizes("--vocab-multiple", multiple=multiple)
-    from ..plan.stages import padded as pad
+    from ..parallel.stages import padded as pad
 
     return pad(subject.component, multiple)
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import click
 
 from ..errors import UndefinedError
+from ..parallel.layout import Layout
 from ..plan import panel
-from ..plan.costs import Counting
 from ..plan.deploy import Service, deploy
-from ..plan.layout import Layout
+from ..timing.costs import Counting
 from . import capacity, options, panels, runs, works
 
 

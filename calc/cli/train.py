@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from ..errors import UndefinedError
+from ..parallel.layout import Layout
 from ..plan import panel
-from ..plan.costs import Counting
-from ..plan.layout import Layout
 from ..plan.search import Task, search
+from ..timing.costs import Counting
 from . import capacity, options, panels, runs, works
 
 

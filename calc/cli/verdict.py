@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import InputError
+from ..memory.held import Serving, Training, heaviest
+from ..parallel.layout import Layout
 from ..plan.fit import Fit
-from ..plan.layout import Layout
-from ..plan.machine import machine
-from ..plan.memory import Serving, Training, heaviest
-from ..plan.precision import Precision, named
 from ..plan.smallest import Devices
+from ..storage.precision import Precision, named
 from ..tables.table import Table
 from ..tensor import Step
+from ..timing.machine import machine
 from . import fits, options, planned, runs
 from .budget import Memory
 

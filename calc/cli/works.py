@@ -10,11 +10,11 @@ import click
 
 from ..dims import check_sizes
 from ..errors import InputError
+from ..memory.held import Serving, Training
 from ..model import Model
 from ..plan.absorb import absorbed
-from ..plan.memory import Serving, Training
-from ..plan.optimizers import OPTIMIZERS
-from ..plan.precision import Precision, named
+from ..storage.optimizers import OPTIMIZERS
+from ..storage.precision import Precision, named
 from ..tensor import Step
 from . import options, runs
 

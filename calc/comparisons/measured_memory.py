@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from ..plan.memory_runs import Measured, measured
+from ..memory.measured import Measured, measured
 from ..tables import measured_memory
 from ..tables.table import Column, Table
 from .comparison import Asked, Comparison

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from statistics import correlation, median
 
-from ..plan.efficiency import MEASURED, PROFILES, Profile
-from ..plan.speed import Speed, Timed, timed
 from ..tables.table import Column, Table
+from ..timing.efficiency import MEASURED, PROFILES, Profile
+from ..timing.measured import Speed, Timed, timed
 from .comparison import Asked, Comparison
 
 COLUMNS = (

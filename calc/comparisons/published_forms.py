@@ -14,16 +14,16 @@ from ..blocks.wiring import Block, Residual
 from ..budget import Budget, widths
 from ..convention import flops
 from ..dims import Dim, symbol
+from ..memory.held import States, Training
 from ..model import Embedding, Layer, LMHead, Model, Stack, trace
-from ..plan.collectives import collectives, gradients
-from ..plan.layout import Layout
-from ..plan.memory import States, Training
-from ..plan.optimizers import ADAMW_MIXED
-from ..plan.shard import shard
-from ..plan.training import bubble
+from ..parallel.collectives import collectives, gradients
+from ..parallel.layout import Layout
+from ..parallel.shard import shard
 from ..recorder import Recompute
+from ..storage.optimizers import ADAMW_MIXED
 from ..tables.table import Column, Table
 from ..tensor import Kernels, Step
+from ..timing.training import bubble
 from .comparison import Asked, Comparison
 
 B, D, H, L, N, S, T, V = (symbol(letter) for letter in "BDHLNSTV")

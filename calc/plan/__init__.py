@@ -1,1 +1,1 @@
-"""Plans: what each device of a parallel run holds and sends."""
+"""Answers to a planner: does it fit, how large may it be, which layout is fastest, what does a run take."""

@@ -13,16 +13,16 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from ..errors import BlockcalcError, InputError
+from ..memory.held import Serving
 from ..model import Model
+from ..parallel.layout import Layout
 from ..tensor import Step
+from ..timing.roofline import Setup
+from ..timing.serving import Tokens, first_token, next_token
 from .absorb import absorbed
 from .fit import Fit, fit
-from .layout import Layout
 from .layouts import Wanted, shares, splits
-from .memory import Serving
-from .roofline import Setup
 from .search import NOTHING, Progress
-from .serving import Tokens, first_token, next_token
 
 MOST = 2**20
 """No data rank runs a larger batch."""

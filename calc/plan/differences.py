@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .serving import Tokens
-from .training import StepTime
+from ..timing.serving import Tokens
+from ..timing.training import StepTime
 
 NOTHING = 1e-9
 """The share of a time below which a difference is none."""

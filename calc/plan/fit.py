@@ -15,13 +15,13 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from ..dims import LARGEST_SIZE
 from ..errors import BlockcalcError, InputError
+from ..memory.held import Held, Serving, Training, heaviest, serving, training
 from ..model import Model
+from ..parallel.layout import Layout
+from ..storage.formats import Format
+from ..storage.precision import FORMATS, Precision, named
 from ..tensor import Step
 from .absorb import absorbed
-from .formats import Format
-from .layout import Layout
-from .memory import Held, Serving, Training, heaviest, serving, training
-from .precision import FORMATS, Precision, named
 
 Run: TypeAlias = Training | Serving
 Size: TypeAlias = Literal["batch", "context", "concurrency", "microbatch"]

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..budget import Budget
 from ..errors import BlockcalcError
-from .collectives import gradients
-from .layout import Layout
+from ..memory.held import States
+from ..parallel.collectives import gradients
+from ..parallel.layout import Layout
+from ..parallel.shard import shard
+from ..parallel.stages import Stage, in_flight, stages
+from ..timing.roofline import links, roofline
+from ..timing.serving import boundaries
+from ..timing.training import bubble, optimizer_traffic
 from .layouts import Split, least_data, shares
-from .memory import States
-from .roofline import links, roofline
-from .serving import boundaries
-from .shard import shard
-from .stages import Stage, in_flight, stages
-from .training import bubble, optimizer_traffic
 
 if TYPE_CHECKING:
     from .search import Candidate, Task

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from ..errors import InputError
 from ..model import Model
+from ..parallel.layout import Layout
 from ..recorder import Recompute
-from .layout import Layout
 
 
 class Wanted(NamedTuple):

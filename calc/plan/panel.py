@@ -8,19 +8,19 @@ from typing import NamedTuple
 
 from ..budget import Budget
 from ..errors import InputError, UndefinedError
+from ..memory.held import Serving, Training
 from ..model import Model
+from ..parallel.collectives import Phase
+from ..parallel.layout import Layout
 from ..tensor import Kernels, Step
+from ..timing.chinchilla import Compute, Optimum, compute, optimal, twenty
+from ..timing.roofline import Setup
+from ..timing.run import Run, Utilization, run, utilization
+from ..timing.serving import Tokens, first_token, next_token
+from ..timing.training import StepTime, training_step
 from .absorb import absorbed
-from .chinchilla import Compute, Optimum, compute, optimal, twenty
-from .collectives import Phase
 from .deploy import held_serving
 from .fit import Fit, fit, largest
-from .layout import Layout
-from .memory import Serving, Training
-from .roofline import Setup
-from .run import Run, Utilization, run, utilization
-from .serving import Tokens, first_token, next_token
-from .training import StepTime, training_step
 
 
 def runnable(model: Model, kernels: Kernels) -> tuple[Kernels, str]:

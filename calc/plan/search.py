@@ -15,15 +15,15 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from ..errors import BlockcalcError, InputError
+from ..memory.held import Training
 from ..model import Model
+from ..parallel.layout import Layout
 from ..recorder import Recompute
+from ..timing.roofline import Setup
+from ..timing.training import StepTime, training_step
 from .fit import Fit, fit
 from .known import Known
-from .layout import Layout
 from .layouts import Split, Wanted, of, shares, splits
-from .memory import Training
-from .roofline import Setup
-from .training import StepTime, training_step
 
 MODES: tuple[Recompute, ...] = ("none", "selective", "full")
 

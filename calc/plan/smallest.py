@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 from ..dims import spread
 from ..errors import BlockcalcError
+from ..memory.held import Training
 from ..model import Model
+from ..parallel.layout import Layout
+from ..storage.optimizers import training_bytes
+from ..storage.precision import weight_bytes
 from ..tables import machines
 from ..tensor import Step
+from ..timing.machine import Machine, machine
 from .fit import Fit, Run, fit
-from .layout import Layout
 from .layouts import Wanted, shares, splits
-from .machine import Machine, machine
-from .memory import Training
-from .optimizers import training_bytes
-from .precision import weight_bytes
 
 TRIED = 48
 """Numbers of devices that are tried on from where the weights alone would fit."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..budget import Budget, Widths
+from ..memory.held import Serving, Training
 from ..model import Model
+from ..parallel.collectives import Collective, collectives, ends, gradients, sends
+from ..parallel.layout import Layout
+from ..parallel.shard import WEIGHTS, check
+from ..parallel.stages import Stage, stages
 from ..tensor import Tensor
-from .collectives import Collective, collectives, ends, gradients, sends
-from .layout import Layout
-from .memory import Serving, Training
-from .shard import WEIGHTS, check
-from .stages import Stage, stages
 
 
 def traffic(model: Model, layout: Layout, run: Training | Serving) -> tuple[tuple[Collective, ...], ...]:

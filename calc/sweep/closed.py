@@ -16,9 +16,9 @@ from ..breakdown import ADDITIVE, How, budget_of, measure, quantity, step_of
 from ..budget import Budget
 from ..dims import Dim, ceiling, check_at_most, product, symbol, watched
 from ..errors import BlockcalcError, InputError, UndefinedError
-from ..plan.layout import Layout
-from ..plan.shard import fully_sharded, shard
-from ..plan.stages import Stage
+from ..parallel.layout import Layout
+from ..parallel.shard import fully_sharded, shard
+from ..parallel.stages import Stage
 from ..symbolic import tidy
 from .exact import Boxed
 

@@ -14,8 +14,8 @@ from ..dims import symbol
 from ..errors import BlockcalcError, UndefinedError
 from ..inverse.sides import Subject, is_free, subject
 from ..model import Model
-from ..plan.layout import Layout
-from ..plan.stages import stages
+from ..parallel.layout import Layout
+from ..parallel.stages import stages
 from ..readers import load
 from ..symbolic import symbolize
 from ..tables import presets

@@ -18,7 +18,7 @@ from ...blocks import moe as mixtures
 from ...blocks import position as positions
 from ...blocks import prediction as predictions
 from ...blocks import wiring as wirings
-from ...plan import stages
+from ...parallel import stages
 from .. import model as plain
 from .. import moe as plain_moe
 from .. import prediction, wiring

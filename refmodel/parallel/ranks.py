@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ...plan.layout import Layout
+from ...parallel.layout import Layout
 
 
 @dataclass(frozen=True)

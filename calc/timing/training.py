@@ -9,16 +9,16 @@ from ..budget import Budget
 from ..dims import Dim, check_sizes, ratio
 from ..errors import InputError
 from ..model import Model
+from ..parallel.collectives import Collective, gradients
+from ..parallel.layout import Layout
+from ..parallel.shard import shard
 from ..recorder import Recompute
+from ..storage.optimizers import ADAMW_MIXED, Optimizer
+from ..storage.weights import weights
 from ..tensor import Kernels, Step
-from .collectives import Collective, gradients
 from .efficiency import PERFECT
-from .layout import Layout
-from .optimizers import ADAMW_MIXED, Optimizer
 from .roofline import Part, Setup, Time, links, merged, roofline
 from .serving import boundaries, pieces
-from .shard import shard
-from .weights import weights
 
 TRAINING = Kernels(attention="fused", norm="fused")
 """What training frameworks run."""

@@ -14,18 +14,18 @@ from ..declare import declaration
 from ..dims import Dim, spread
 from ..errors import UndefinedError
 from ..model import Model
+from ..parallel.collectives import collectives
+from ..parallel.layout import Layout
+from ..parallel.shard import Shards, fully_sharded, shard
+from ..parallel.stages import Stage, in_flight, stages
 from ..recorder import Recompute
+from ..storage.optimizers import ADAMW_MIXED, Optimizer, large
+from ..storage.precision import Precision, weight_bytes
+from ..storage.weights import Weight, weights
 from ..tensor import Adapters, Kernels, Line, Step, Tensor
 from .alive import Pass, Sent
 from .allocator import counted
-from .collectives import collectives
 from .frameworks import TORCH, Framework
-from .layout import Layout
-from .optimizers import ADAMW_MIXED, Optimizer, large
-from .precision import Precision, weight_bytes
-from .shard import Shards, fully_sharded, shard
-from .stages import Stage, in_flight, stages
-from .weights import Weight, weights
 
 
 class Held(NamedTuple):

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from ..budget import Budget
 from ..errors import InputError
 from ..model import Model
+from ..parallel.collectives import Collective, sends
+from ..parallel.layout import Layout
+from ..parallel.stages import stages
 from ..recorder import Recompute
 from ..tensor import Kernels, Step, Tensor
-from .collectives import Collective, sends
-from .layout import Layout
 from .roofline import Setup, Time, merged, roofline
-from .stages import stages
 
 SERVING = Kernels(attention="fused", norm="fused")
 """What engines run: attention that never writes the scores, norms in one kernel."""

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from ..budget import Widths
 from ..errors import InputError
-from .collectives import Collective
+from ..parallel.collectives import Collective
+from ..parallel.layout import Layout
 from .efficiency import PERFECT, Efficiency
-from .layout import Layout
 from .machine import Machine
 
 

@@ -9,16 +9,16 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..convention import flops
 from ..model import Model
+from ..parallel.layout import Layout
 from ..readers import load
+from ..storage.optimizers import OPTIMIZERS
+from ..storage.precision import FORMATS, Precision, named
 from ..tables import measured_speed
 from ..tensor import Kernels, Step
 from .calibration import Pass, Trial
 from .costs import Counting
 from .efficiency import PUBLISHED, Efficiency
-from .layout import Layout
 from .machine import machine
-from .optimizers import OPTIMIZERS
-from .precision import FORMATS, Precision, named
 from .roofline import Setup
 from .serving import Tokens, first_token, next_token
 from .training import training_step

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..budget import Budget, Widths
-from .collectives import Collective, Phase, collectives
+from ..parallel.collectives import Collective, Phase, collectives
+from ..parallel.layout import Layout
+from ..parallel.shard import shard
 from .costs import Cost, Counting, compulsory, costs
 from .efficiency import Efficiency
-from .layout import Layout
 from .links import seconds
 from .machine import Machine
-from .shard import shard
 
 Bottleneck: TypeAlias = Literal["compute", "memory", "link", "launch"]
 """FLOP/s, bytes/s of the memory, links, or the time that kernels cost whatever they do."""

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ..budget import Budget, Widths, storage
+from ..parallel.collectives import Phase
+from ..parallel.layout import Layout
+from ..storage.precision import Precision
+from ..storage.weights import Weight, weights
 from ..tensor import Line, Tensor
-from .collectives import Phase
-from .layout import Layout
-from .precision import Precision
-from .weights import Weight, weights
 
 
 class Cost(NamedTuple):

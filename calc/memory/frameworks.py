@@ -8,8 +8,8 @@ from types import MappingProxyType
 from ..budget import Budget
 from ..declare import declaration
 from ..dims import Dim
-from .formats import BF16, Format
-from .weights import weights
+from ..storage.formats import BF16, Format
+from ..storage.weights import weights
 
 
 @declaration

@@ -8,14 +8,14 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from ..model import Model
+from ..parallel.layout import Layout
 from ..readers import load
+from ..storage.optimizers import OPTIMIZERS
+from ..storage.precision import Precision, named
 from ..tables import measured_memory
 from ..tensor import Kernels, Step
 from .frameworks import CUBLAS, FRAMEWORKS
-from .layout import Layout
-from .memory import Held, Serving, Training, heaviest, serving, training
-from .optimizers import OPTIMIZERS
-from .precision import Precision, named
+from .held import Held, Serving, Training, heaviest, serving, training
 
 _UNITS = {"MiB": 2**20, "GiB": 2**30}
 

@@ -1,0 +1,1 @@
+"""What a device holds, byte by byte, and the moment at which it holds most."""

@@ -1,0 +1,1 @@
+"""How a model lies on devices, and what they send to each other: layouts, one rank's part, pipeline stages, collectives."""

@@ -1,0 +1,1 @@
+"""What bytes a weight is: its format, its optimizer's states, its place in a checkpoint."""
