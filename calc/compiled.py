@@ -21,10 +21,13 @@ _LIMIT = 2**63
 class _Printer(PythonCodePrinter):  # type: ignore[misc]
     """Small powers as products; minima, maxima and branches by the names that the code is run with."""
 
-    def _print_Pow(self, expr: Any, rational: bool = False, sqrt: str = "math.sqrt") -> str:
+    def _print_Pow(self, expr: Any, rational: bool = False) -> str:
         if expr.exp.is_Integer and 0 < expr.exp <= 4:
             return "(" + "*".join([self.parenthesize(expr.base, 100)] * int(expr.exp)) + ")"
-        return str(super()._print_Pow(expr, rational=rational, sqrt=sqrt))
+        return str(super()._print_Pow(expr, rational=rational))
+
+    def _print_Float(self, expr: Any) -> str:
+        return repr(float(expr))
 
     def _print_Quotient(self, expr: Any) -> str:
         above, below = map(self._print, expr.args)
@@ -69,9 +72,9 @@ class Compiled:
             if not divides(numerator, denominator):
                 raise InputError(f"{expr} cannot be compiled: {denominator} is not proven to divide it at all sizes")
         self.denominators = tuple(map(int, denominators))
-        self._code = _function(self.symbols, numerators, self.denominators)
+        self._code = function(self.symbols, numerators, self.denominators)
         limits = [sympy.Max(*bounds(numerator)) for numerator in numerators]
-        self._bounds = _function(self.symbols, limits, (1,) * len(limits))(min, max, _chosen)
+        self._bounds = function(self.symbols, limits, (1,) * len(limits))(min, max, _chosen)
         self._exact = self._code(min, max, _chosen)
 
     def __call__(self, **sizes: int) -> tuple[int, ...]:
@@ -123,7 +126,7 @@ def _chosen(condition: Any, then: Any, otherwise: Any) -> Any:
     return then if condition else otherwise
 
 
-def _function(
+def function(
     symbols: Sequence[str], numerators: Sequence[Any], denominators: Sequence[int]
 ) -> Callable[[Any, Any, Any], Callable[..., Any]]:
     """A function of ``minimum``, ``maximum`` and ``where`` that returns the compiled function, common parts computed once."""

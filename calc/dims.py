@@ -5,7 +5,7 @@ Nothing else in the library asks which of the two a size is. Products and sums n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -45,6 +45,36 @@ def _minimum(a: Dim, b: Dim) -> Dim:
     return sympy.Min(a, b)
 
 
+def largest(sizes: Iterable[Dim]) -> Dim:
+    """The maximum."""
+    found = list(sizes)
+    if not any(map(_free, found)):
+        return max(found)
+    import sympy
+
+    watch = _watching.get()
+    return sympy.Max(*found) if watch is None else watch.largest(found)
+
+
+def _free(size: Dim) -> bool:
+    return type(size) is not int and type(size) is not float and hasattr(size, "free_symbols")
+
+
+def larger(a: Dim, b: Dim) -> Dim:
+    """max(a, b)."""
+    return largest((a, b))
+
+
+def chosen(a: Dim, b: Dim, then: Dim, otherwise: Dim) -> Dim:
+    """*then* where a ≤ b, else *otherwise*."""
+    if type(a) is int and type(b) is int:
+        return then if a <= b else otherwise
+    import sympy
+
+    watch = _watching.get()
+    return sympy.Piecewise((then, a <= b), (otherwise, True)) if watch is None else watch.chosen(a, b, then, otherwise)
+
+
 def quotient(a: Dim, b: Dim) -> Dim:
     """a / b without its remainder."""
     if type(a) is int and type(b) is int:
@@ -60,12 +90,16 @@ def ceiling(a: Dim, b: Dim) -> Dim:
         return -(-a // b)
     import sympy
 
-    return sympy.ceiling(a / b)
+    watch = _watching.get()
+    return sympy.ceiling(a / b) if watch is None else watch.rounded_up(a, b)
 
 
 def spread(a: Dim, b: Dim) -> Dim:
-    """a / b, each part rounded up where it is not whole."""
-    return -(-a // b) if type(a) is int and type(b) is int else a / b
+    """a / b, each part rounded up where it is not whole; on symbols it is taken to be whole, unless someone watches."""
+    if type(a) is int and type(b) is int:
+        return -(-a // b)
+    watch = _watching.get()
+    return a / b if watch is None or not (_free(a) or _free(b)) else watch.rounded_up(a, b)
 
 
 def ratio(a: Dim, b: Dim) -> Any:
@@ -133,13 +167,23 @@ def check_at_most(a: Dim, b: Dim, refusal: str) -> None:
 
 
 class Watch(Protocol):
-    """Is told what symbols pass without: numbers put in for them are refused where it does not hold."""
+    """Is told what symbols pass without: numbers put in for them are refused where it does not hold. And asked for what
+    numbers alone decide."""
 
     def divides(self, a: Dim, b: Dim, refusal: str) -> Dim:
         """b divides a. Returns the quotient."""
 
     def at_most(self, a: Dim, b: Dim, refusal: str) -> None:
         """a is at most b."""
+
+    def rounded_up(self, a: Dim, b: Dim) -> Dim:
+        """⌈a / b⌉."""
+
+    def largest(self, sizes: Sequence[Dim]) -> Dim:
+        """The maximum."""
+
+    def chosen(self, a: Dim, b: Dim, then: Dim, otherwise: Dim) -> Dim:
+        """*then* where a ≤ b, else *otherwise*."""
 
 
 _watching: ContextVar[Watch | None] = ContextVar("watching", default=None)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import InputError
+from ..sweep.plans import PLANS
 from ..tables.table import Column, Table, Unit
-from . import options
+from ..timing.efficiency import PROFILES
+from . import options, runs
 
 if TYPE_CHECKING:
     from ..sweep.grid import Grid
@@ -22,21 +24,40 @@ if TYPE_CHECKING:
 _SHOWN = 1000  # rows that are printed where no file is named
 
 
+def _counted(given: runs.Given) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}
+
+
+counted = runs.gathered(
+    "counted", _counted,
+    options.dtype, options.convention,
+    click.option("--attention", type=click.Choice(["math", "flash", "fused"]), default=None,
+                 help="math unless given, of plans fused: a kernel that does not write scores out."),
+    options.recompute, options.policy,
+    click.option("--gpu", default=None, metavar="NAME",
+                 help="A machine (blockcalc machines), or a TOML file of your own; of plans, as what follows."),
+    click.option("--quant", default=None, metavar="FORMAT", help="Format of the weights that serve: fp8, int8, nf4 …"),
+    options.kv_dtype,
+    click.option("--optimizer", default=None, metavar="NAME", help="adamw-mixed unless given."),
+    click.option("--microbatches", type=int, default=None, metavar="M",
+                 help="Microbatches of b sequences that a data rank runs in a training step, 1 unless given."),
+    click.option("--efficiency", type=click.Choice(list(PROFILES)), default=None,
+                 help="Profile of what is attained of the peaks, measured unless given."),
+)  # fmt: skip
+
+
 @click.command("sweep")
 @click.argument("models", nargs=-1, required=True, shell_complete=options._names, metavar="MODEL...")
 @click.option("--over", multiple=True, metavar="NAME=VALUES",
               help="An axis: a letter (b, s, d, l, f_expert …), a word (batch, context), a field of the config, a rank of the "
-                   "layout (tp, pp, dp, cp, ep, etp, sp, zero), or an option (dtype, attention …). VALUES: 1,2,4 or 64:4096:64 "
-                   "or 2^10:2^20.")  # fmt: skip
-@click.option("--quantity", "quantities", multiple=True, metavar="NAME", help="params unless given; as for blockcalc formula.")
+                   "layout (tp, pp, dp, cp, ep, etp, sp, zero), a machine (gpu), or an option (dtype, attention, optimizer …). "
+                   "VALUES: 1,2,4 or 64:4096:64 or 2^10:2^20.")  # fmt: skip
+@click.option("--quantity", "quantities", multiple=True, metavar="NAME",
+              help=f"params unless given; as for blockcalc formula, or of a plan: {', '.join(PLANS)}.")
 @click.option("--tie", "ties", multiple=True, metavar="LETTER=SIZE", help="A letter in terms of others: f=4d, h=d/n.")
 @click.option("--where", multiple=True, metavar="CONDITION", help="Keep rows that satisfy it: 'kv <= 16GiB', 'b*s <= 8e6'.")
 @click.option("--valid", is_flag=True, help="Leave refused rows out, which are otherwise there with the reason.")
-@options.dtype
-@options.convention
-@options.attention
-@options.recompute
-@options.policy
+@counted
 @click.option("-o", "--output", "path", type=click.Path(path_type=Path), metavar="FILE",
               help="FILE.parquet, FILE.csv or FILE.jsonl; without it up to 1000 points are printed.")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Go on with a sweep that was stopped.")
@@ -48,24 +69,28 @@ _SHOWN = 1000  # rows that are printed where no file is named
 @options.output
 def command(
     models: tuple[str, ...], over: tuple[str, ...], quantities: tuple[str, ...], ties: tuple[str, ...],
-    where: tuple[str, ...], valid: bool, dtype: str, convention: str, attention: str, recompute: str, policy: str,
-    path: Path | None, resume: bool, force: bool, parts: bool, block: int, dask: str | None, quiet: bool, form: str | None,
+    where: tuple[str, ...], valid: bool, counted: dict[str, Any], path: Path | None, resume: bool,
+    force: bool, parts: bool, block: int, dask: str | None, quiet: bool, form: str | None,
 ) -> None:  # fmt: skip
     """Compute quantities over any grid of models, sizes, steps and layouts: a row a point, exact, or with the reason why not.
 
-    Under a layout a row is one rank's (of pipeline ranks, the most that any has); a batch is that of one data rank. Rows are
-    numbered: models, fields, options and layouts first, then letters, the last fastest. A sweep that was stopped goes on with
-    --resume; on a cluster it writes the same rows.
+    Under a layout a row is one rank's (of pipeline ranks, the most that any has); a batch b is that of one data rank, in a plan
+    of training its microbatch. Plans are what 'memory', 'train' and 'serve' compute: bytes of the heaviest device, seconds as
+    estimated, bounds that no run beats. Rows are numbered: models, fields, options and layouts first, then letters, the last
+    fastest. A sweep that was stopped goes on with --resume; on a cluster it writes the same rows.
 
     \b
     blockcalc sweep llama-3.1-8b --over s=2^10:2^17 --over b=1,8 --quantity kv
     blockcalc sweep llama-3.1-70b --over tp=1,2,4,8 --over pp=1,2 --over s=2^12:2^17 --quantity kv --where "kv <= 8GiB"
+    blockcalc sweep gpt2 --over gpu=h100-sxm,t4 --over b=1:64 --quantity decode_memory --where "decode_memory <= gpu_memory"
     blockcalc sweep gated-mlp --over d=1024:8192:128 --tie f=8d/3 --quantity params --quantity flops -o mlp.parquet
     blockcalc sweep mixtral-8x7b --over l=1:64 --over b=1:64 --over s=2^8:2^20 --quantity kv -o kv.csv --dask local:2
     """
     from ..sweep.spec import spec
 
-    counted = {"dtype": dtype, "convention": convention, "attention": attention, "recompute": recompute, "policy": policy}
+    for name in runs.said(*counted):
+        if any(text.partition("=")[0].strip().replace("-", "_") == name for text in over):
+            raise InputError(f"--{name.replace('_', '-')}: an axis too (--over {name}=…); give it once")
     asked = spec(models, over, quantities or ("params",), ties=ties, where=where, options=counted, valid=valid, block=block)
     if path is None:
         for flag, given in (("--resume", resume), ("--parts", parts), ("--dask", dask)):
@@ -94,7 +119,7 @@ def _print(asked: Spec, form: str | None) -> None:
     if grid.points > _SHOWN:
         raise InputError(f"{grid.points} points, and {_SHOWN} are printed at most: name a file with -o")
     lines = [line for block in range(grid.blocks) for line in rows(grid, block).lines()]
-    options.emit(form, {"rows": lines}, _table(grid, lines))
+    options.emit(form, {"rows": lines, "assumed": _assumed(grid)}, _table(grid, lines))
 
 
 def _warn(grid: Grid) -> None:
@@ -105,10 +130,28 @@ def _warn(grid: Grid) -> None:
 def _table(grid: Grid, lines: list[dict[str, Any]]) -> Table:
     from ..quantities import QUANTITIES
 
-    units: dict[str, Unit] = {name: "bytes" if QUANTITIES[name].unit == "bytes" else "count" for name in grid.spec.quantities}
+    kinds = {name: PLANS[name].unit if name in PLANS else QUANTITIES[name].unit for name in grid.spec.quantities}
+    units: dict[str, Unit] = {name: _UNITS.get(kind, "count") for name, kind in kinds.items()}
     names = [name for name in (lines[0] if lines else {}) if name != "refused" or any(line["refused"] for line in lines)]
     shown = tuple(Column(name, units.get(name, "size")) for name in names)
-    return Table("", shown, tuple(tuple(line[name] for name in names) for line in lines))
+    note = "unless a column says otherwise: " + ", ".join(f"{name} {value}" for name, value in _assumed(grid).items())
+    return Table("", shown, tuple(tuple(line[name] for name in names) for line in lines), (note,))
+
+
+def _assumed(grid: Grid) -> dict[str, Any]:
+    """Sizes and options that are no axis, with what they are."""
+    from ..inverse.sides import DEFAULTS
+    from ..sweep.letters import column
+    from ..sweep.plans import Run
+
+    sizes = {column(str(letter)): size for letter, size in DEFAULTS.items() if str(letter) not in grid.given}
+    run = Run()._asdict() if grid.spec.plans else {}
+    axes = {one.name for one in grid.outer}
+    found = {**sizes, **run, **dict(grid.spec.options)}
+    return {name: value for name, value in found.items() if value is not None and name not in axes}
+
+
+_UNITS: dict[str, Unit] = {"bytes": "bytes", "seconds": "ratio", "tokens/s": "ratio", "share": "share"}
 
 
 def _data(found: Summary) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from ..budget import Budget, Widths, storage
-from ..dims import Dim
+from ..dims import Dim, largest
 from ..tensor import Line, Tensor
 
 Sent = Mapping[str, Dim]
@@ -58,17 +58,16 @@ class Pass:
 
     def training(self) -> Dim:
         """The most that is alive in a forward and a backward pass, beyond all that is kept between the two."""
-        worst: Dim = 0
+        moments: list[Dim] = [0]
         for lines, (layers, rest) in zip(self.segments, self.behind, strict=True):
             done = sum(count * self.layers.get(name, 0) for name, count in layers) + self.sizes(self.saved(rest) & self.held)
-            worst = max(worst, self._backward(lines) - done, self._forward(lines) - done)
-        return worst
+            moments += [size - done for size in (*self._backward(lines), *self._forward(lines))]
+        return largest(moments)
 
-    def _backward(self, lines: Sequence[Line]) -> Dim:
-        """Gradients and what is kept again, less what is freed, at the worst line."""
+    def _backward(self, lines: Sequence[Line]) -> Iterator[Dim]:
+        """Gradients and what is kept again, less what is freed, line by line."""
         gradients, first = _Gradients(self), self._first_savers(lines)
         alive: Dim = 0
-        worst: Dim = 0
         start: int | None = None
         for place in range(len(lines) - 1, -1, -1):
             line = lines[place]
@@ -76,10 +75,9 @@ class Pass:
                 start = next((i for i in range(place, -1, -1) if lines[i] not in self.again), -1) + 1
                 alive += self.sizes(self.saved(lines[start : place + 1]) - self.held)
             start = None if start == place else start
-            worst = max(worst, alive + gradients.through(line) + self.back.get(line.path, 0) + self._inside(line))
+            yield alive + gradients.through(line) + self.back.get(line.path, 0) + self._inside(line)
             gradients.take(line)
             alive -= self.sizes(one for one in self.saved((line,)) if first[one] is line)
-        return worst
 
     def _first_savers(self, lines: Sequence[Line]) -> dict[Tensor, Line]:
         """Behind whose backward each storage is freed."""
@@ -99,23 +97,22 @@ class Pass:
 
     # -- forward -------------------------------------------------------------------------------------------------------
 
-    def _forward(self, lines: Sequence[Line]) -> Dim:
-        """What is alive and not kept, less what is kept and not yet there, at the worst line."""
+    def _forward(self, lines: Sequence[Line]) -> Iterator[Dim]:
+        """What is alive and not kept, less what is kept and not yet there, line by line."""
         missing: list[Dim] = [0] * len(lines)
         seen: set[Tensor] = set()
         for place, line in enumerate(lines):
             new = ({self.own(x) for x in line.written} | self.saved((line,))) & self.held - seen
             seen |= new
             missing[place] = self.sizes(new)
-        ahead, worst = sum(missing), 0
+        ahead = sum(missing)
         for size, alive in zip(missing, self._alive(lines, self.held), strict=True):
             ahead -= size
-            worst = max(worst, alive - ahead)
-        return worst
+            yield alive - ahead
 
     def serving(self) -> Dim:
         """The most that is alive in a forward pass that keeps nothing but the cache."""
-        return max(max(self._alive(lines, frozenset())) for lines in self.segments)
+        return largest(size for lines in self.segments for size in self._alive(lines, frozenset()))
 
     def _alive(self, lines: Sequence[Line], kept: frozenset[Tensor]) -> Iterator[Dim]:
         """Line by line, what it reads or writes and what later ones of the segment read; *kept*, buffers and caches not."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..dims import Dim, ceiling, chosen
+
 MIB = 2**20
 _SMALLEST = 512  # kMinBlockSize: every size is a multiple
 _OWN = 10 * MIB  # kMinLargeAlloc: from here on a tensor gets memory of its own
@@ -9,10 +11,8 @@ _STEP = 2 * MIB  # kRoundLarge: in such steps
 _SPLIT = MIB  # kSmallSize: a rest of no more stays with its block
 
 
-def counted(size: int) -> int:
+def counted(size: Dim) -> Dim:
     """Bytes of the block of a tensor of *size* bytes that is there to stay. Smaller ones share memory, and fill it."""
-    size = -(-size // _SMALLEST) * _SMALLEST
-    if size < _OWN:
-        return size
-    whole = -(-size // _STEP) * _STEP
-    return whole if whole - size <= _SPLIT else size
+    size = ceiling(size, _SMALLEST) * _SMALLEST
+    whole = ceiling(size, _STEP) * _STEP
+    return chosen(_OWN, size, chosen(whole - size, _SPLIT, whole, size), size)

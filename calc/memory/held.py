@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..budget import Budget, Policy, Widths
 from ..convention import flops
 from ..declare import declaration
-from ..dims import Dim, spread
+from ..dims import Dim, largest, smaller, spread
 from ..errors import UndefinedError
 from ..model import Model
 from ..parallel.collectives import collectives
@@ -162,8 +162,10 @@ class States:
             return {}
         units = dict(self._units)
         rest = units.pop(None, 0)
-        layers = sorted((size for unit, size in units.items() for _ in range(min(2, self._equal[unit]))), reverse=True)
-        return {"gathered": rest + sum(layers[:2]) + sum(layers[:1])}
+        sizes = list(units.values())
+        pairs = [2 * one + other for i, one in enumerate(sizes) for j, other in enumerate(sizes) if i != j]
+        equal = [size * (1 + smaller(2, self._equal[unit])) for unit, size in units.items()]
+        return {"gathered": rest + largest((0, *pairs, *equal))}
 
 
 class _Piece(NamedTuple):
@@ -190,8 +192,8 @@ def _activations(layout: Layout, run: Training, rank: int, pieces: Sequence[_Pie
     moments = [sum(held[chunk] for chunk in moment) for moment in in_flight(layout, rank, run.microbatches)]
     passes = (Pass(piece.part, piece.plain, widths, *_sent(piece.whole, layout, widths)) for piece in pieces)
     found = {
-        "activations": max(moments), "buffers": max(found.buffers for found in kept),
-        "working": max(one.training() for one in passes),
+        "activations": largest(moments), "buffers": largest(found.buffers for found in kept),
+        "working": largest(one.training() for one in passes),
     }  # fmt: skip
     shapes = {shape: size for piece in pieces for shape, size in framework.placeholders(piece.part).items()}
     if framework.placeholder:
@@ -247,8 +249,8 @@ def serving(model: Model, layout: Layout, run: Serving) -> tuple[Held, ...]:
         found.append(Held(rank, {
             "weights": sum(sum(weight_bytes(piece, run.precision).values()) for piece in own),
             "kv_cache": sum(sum(piece.cache(widths, run.policy).values()) for piece in own),
-            "buffers": max(sum(b.numel * widths[b.role] for b in piece.buffers) for piece in own),
-            "working": max(Pass(piece, piece, widths, *sent).serving() for piece, sent in zip(own, sends, strict=True)),
+            "buffers": largest(sum(b.numel * widths[b.role] for b in piece.buffers) for piece in own),
+            "working": largest(Pass(piece, piece, widths, *sent).serving() for piece, sent in zip(own, sends, strict=True)),
             "rounding": sum(_rounding(piece, run.precision) for piece in own),
         } | ({"workspace": run.workspace} if run.workspace else {}),
             *_counts(own, 1), sum(piece.cache_per_token(widths, run.policy) for piece in own)))  # fmt: skip
@@ -260,6 +262,6 @@ def _rounding(piece: Budget, precision: Precision) -> Dim:
     total: Dim = 0
     for weight in weights(piece):
         size = precision.nbytes(weight)
-        if len(precision.format(weight.kind).parts) == 1 and type(size) is int:
+        if len(precision.format(weight.kind).parts) == 1:
             total += weight.tensor.copies * (counted(size) - size)
     return total

@@ -66,6 +66,8 @@ def stages(model: Model, layout: Layout) -> tuple[Stage, ...]:
     head behind the last. Raises InputError where they cannot be.
     """
     count = layout.pp * layout.chunks
+    if count == 1 and not layout.stages:
+        return (Stage(model=model, layers=model.stack, first=True, last=True),)
     order = [name for name, times in model.stack.runs() for _ in range(times)]
     if count > 1:
         _check(model, layout)

@@ -1,26 +1,20 @@
-"""The closed forms of one rank: polynomials in letters, with a letter of its own for every quotient that has to be whole.
-
-A trace on symbols takes for granted what it would check of numbers. Here each of these is written down, and what a division
-gives is a new letter: the rows in which it is no whole number are refused, and in the others every sum is exact.
-"""
+"""The closed forms of one rank: polynomials in letters, and what a row is refused without."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeAlias
-
-import sympy
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ..breakdown import ADDITIVE, How, budget_of, measure, quantity, step_of
 from ..budget import Budget
-from ..dims import Dim, ceiling, check_at_most, product, symbol, watched
+from ..dims import Dim, ceiling, check_at_most, product, symbol
 from ..errors import BlockcalcError, InputError, UndefinedError
 from ..parallel.layout import Layout
 from ..parallel.shard import fully_sharded, shard
 from ..parallel.stages import Stage
 from ..symbolic import tidy
-from .exact import Boxed
+from .exact import Boxed, Real
+from .ledger import Condition, Ledger, Noted, needed
 
 RANKS = ("tp", "cp", "dp", "ep", "etp")
 """The letters of a layout that a closed form may have; pipeline stages are traced each by itself."""
@@ -30,70 +24,15 @@ _STEP = (symbol("B"), symbol("T"), symbol("S"))
 ENCODER = symbol("T_encoder")
 
 
-class Condition(NamedTuple):
-    """What a row is refused without: *below* divides *above*, which gives a letter; or *above* is at most *below*."""
-
-    forms: Boxed  # above, below
-    refusal: str
-    divides: bool
-    letter: str | None = None
-
-
 class Forms(NamedTuple):
     """Closed forms, the conditions in the order in which their letters can be made, and which of them a quantity has."""
 
-    closed: Boxed | None  # of the quantities that are not refused, in their order
+    closed: Boxed | Real | None
+    names: tuple[str, ...]  # of the quantities that it gives
     conditions: tuple[Condition, ...]
     of: Mapping[str, tuple[int, ...]]
     refused: Mapping[str, str]  # by quantity
     symbols: frozenset[str]  # the letters that numbers are needed for
-
-
-Key: TypeAlias = tuple[Any, Any, bool]
-Noted: TypeAlias = dict[Key, Condition]
-
-
-class _Ledger:
-    """A Watch that gives each quotient a letter, and remembers what is taken for granted at the moment."""
-
-    def __init__(self) -> None:
-        self.conditions: Noted = {}
-        self.noted: Noted = {}
-
-    @contextmanager
-    def noting(self, before: Noted) -> Iterator[Noted]:
-        """Watch, and note on top of what was noted before."""
-        self.noted = dict(before)
-        with watched(self):
-            yield self.noted
-
-    def divides(self, a: Dim, b: Dim, refusal: str) -> Dim:
-        """The quotient: as a product of letters where those that are there suffice."""
-        a, b = sympy.sympify(a), sympy.sympify(b)
-        while not _whole(a / b):
-            known = (key for key, one in self.noted.items() if one.divides and _whole(a / key[0]) and _whole(b / key[1]))
-            key = next(known, (a, b, True))
-            letter = self._note(key, refusal).letter
-            assert letter is not None
-            a, b = a / key[0] * symbol(letter), b / key[1]
-        return a / b
-
-    def _note(self, key: Key, refusal: str) -> Condition:
-        above, below, divides = key
-        if key not in self.conditions:
-            letter = f"part{len(self.conditions) + 1}" if divides else None
-            self.conditions[key] = Condition(Boxed([above, below]), refusal, divides, letter)
-        return self.noted.setdefault(key, self.conditions[key])
-
-    def at_most(self, a: Dim, b: Dim, refusal: str) -> None:
-        """Sizes are at least 1."""
-        a, b = sympy.sympify(a), sympy.sympify(b)
-        if not (b - a).is_nonnegative and not (a.is_Integer and a <= 1):
-            self._note((a, b, False), refusal)
-
-
-def _whole(expr: Any) -> bool:
-    return bool(sympy.fraction(expr)[1] == 1)
 
 
 class Rank:
@@ -110,7 +49,7 @@ class Rank:
         self.split = split
         ranks = {rank: symbol(rank) for rank in (*split, "dp")}
         self.layout = Layout(sequence=sequence, zero=3 if cut else 0, **ranks)
-        self._ledger = _Ledger()
+        self._ledger = Ledger()
         self._budgets: dict[Any, tuple[Budget, Noted]] = {}
         self._found: dict[Any, tuple[Any, Noted]] = {}
 
@@ -122,12 +61,7 @@ class Rank:
                 found[name], of[name] = self._closed(name, how)
             except BlockcalcError as error:
                 refused[name] = str(error)
-        closed = _compiled(found, refused)
-        conditions = {key: one for name in found for key, one in of[name].items()}
-        conditions = {key: one for key, one in self._ledger.conditions.items() if key in conditions}  # each behind its letters
-        places = {key: index for index, key in enumerate(conditions)}
-        made, by_name = tuple(conditions.values()), {name: tuple(places[key] for key in of[name]) for name in found}
-        return Forms(closed, made, by_name, refused, _needed(closed, made))
+        return compiled(found, of, refused, self._ledger)
 
     def _closed(self, name: str, how: How) -> tuple[Any, Noted]:
         """The quantity on symbols, and what it takes for granted. What it does not depend on is as usual."""
@@ -147,7 +81,7 @@ class Rank:
         key = step, how.kernels, how.recompute, careful
         if key not in self._budgets:
             with self._ledger.noting({}) as noted:
-                _recheck((step, self.component), careful)
+                recheck((step, self.component), careful=careful)
                 if isinstance(self.component, Stage):
                     whole = self.component.budget(step, how.kernels, how.recompute)
                 else:
@@ -168,7 +102,17 @@ class Rank:
         return _cut_params(part, self.layout)
 
 
-def _compiled(found: dict[str, Any], refused: dict[str, str]) -> Boxed | None:
+def compiled(found: dict[str, Any], of: Mapping[str, Noted], refused: dict[str, str], ledger: Ledger) -> Forms:
+    """The expressions as functions of letters, each with what it takes for granted. What cannot be compiled is refused."""
+    closed = Real(list(found.values())) if ledger.real and found else _whole(found, refused)
+    wanted = {key for name in found for key in of[name]}
+    conditions = {key: one for key, one in ledger.conditions.items() if key in wanted}  # each behind its letters
+    places = {key: index for index, key in enumerate(conditions)}
+    made, by_name = tuple(conditions.values()), {name: tuple(places[key] for key in of[name]) for name in found}
+    return Forms(closed, tuple(found), made, by_name, refused, needed(closed, made))
+
+
+def _whole(found: dict[str, Any], refused: dict[str, str]) -> Boxed | None:
     """All that can be compiled, as one function; what cannot is refused."""
     try:
         return Boxed(list(found.values())) if found else None
@@ -179,27 +123,17 @@ def _compiled(found: dict[str, Any], refused: dict[str, str]) -> Boxed | None:
             except InputError as error:
                 refused[name] = str(error)
                 del found[name]
-    return _compiled(found, refused)
+    return _whole(found, refused)
 
 
-def _needed(closed: Boxed | None, conditions: Sequence[Condition]) -> frozenset[str]:
-    """The letters that numbers are needed for: those of the closed forms, and of quotients that stand in them."""
-    needed = set(closed.symbols) if closed else set()
-    for one in reversed(conditions):
-        if one.letter in needed:
-            needed.remove(one.letter)
-            needed.update(one.forms.symbols)
-    return frozenset(needed)
-
-
-def _recheck(component: Any, careful: bool) -> None:
+def recheck(component: Any, *, careful: bool = False) -> None:
     """Have every declaration in it check its sizes, now that someone listens."""
     if isinstance(component, tuple):
         for item in component:
-            _recheck(item, careful)
+            recheck(item, careful=careful)
     elif hasattr(component, "__dataclass_fields__"):
         for name in component.__dataclass_fields__:
-            _recheck(getattr(component, name), careful)
+            recheck(getattr(component, name), careful=careful)
         if hasattr(component, "__post_init__"):
             component.__post_init__()
         if careful and getattr(component, "w", None) is not None:

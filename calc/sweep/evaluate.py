@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from math import prod
 from typing import Any, NamedTuple
 
@@ -11,10 +12,12 @@ from numpy.typing import NDArray
 
 from ..dims import LARGEST_SIZE
 from .boxes import Box
-from .closed import Condition, Forms
-from .exact import Boxed, Exact, Ints, Size
+from .closed import Forms
+from .exact import Boxed, Exact, Ints, Real, Size
 from .grid import Chosen, Grid
+from .ledger import Condition
 from .letters import Fraction, column
+from .plans import is_real
 from .rows import Reasons, Rows, Whole, Words, as_text
 from .variants import Variant
 
@@ -22,8 +25,8 @@ from .variants import Variant
 class Found(NamedTuple):
     """Values of the quantities on a part of a box, and for each why there is none, by number (0: there is one)."""
 
-    values: Sequence[Any]
-    codes: Sequence[Any]
+    values: Mapping[str, Any]
+    codes: Mapping[str, Any]
     ties: Sequence[Any]
 
 
@@ -45,10 +48,10 @@ class _Block:
         self.grid, self.count, self.reasons = grid, count, Reasons()
         self.words = {one.name: Reasons() for one in grid.outer if not one.whole}
         names = [*(one.name for one in grid.outer), *map(column, grid.given)]
-        self.numbers: dict[str, Ints] = {}
+        self.numbers: dict[str, NDArray[Any]] = {}
         for name in ("point", *names, *grid.spec.quantities):
             if len(scratch.get(name, ())) < count:
-                scratch[name] = np.empty(count, np.int64)
+                scratch[name] = np.empty(count, np.float64 if is_real(name) else np.int64)
             self.numbers[name] = scratch[name][:count]
         self.codes: dict[str, NDArray[np.int32]] = {}  # of the quantities that some row is refused
         self.keep = np.ones(count, bool) if grid.where else None
@@ -128,11 +131,13 @@ class _Box:
     def _fill(self, inside: Any, variant: Variant, shape: tuple[int, ...]) -> None:
         """Put what a group of variants has in its place: of several pieces, the most."""
         columns = self.block.numbers
+        seen: set[str] = set()
         for number, (forms, sizes) in enumerate(zip(variant.forms, variant.sizes, strict=True)):
             found = evaluate(self.grid, forms, {**sizes, **self.letters}, shape, self.block.reasons)
-            for name, made, why in zip(self.grid.spec.quantities, found.values, found.codes, strict=True):
-                values = self.here(columns[name])
-                values[inside] = made if number == 0 else np.maximum(values[inside], made)
+            for name, made in found.values.items():
+                values, why = self.here(columns[name]), found.codes[name]
+                values[inside] = np.maximum(values[inside], made) if name in seen else made
+                seen.add(name)
                 if np.any(why):
                     codes = self.here(self.block.code(name))
                     codes[inside] = np.where(codes[inside] != 0, codes[inside], why)
@@ -193,22 +198,20 @@ def evaluate(grid: Grid, forms: Forms, sizes: Mapping[str, Size], shape: tuple[i
         free = any(name not in here for name in condition.forms.symbols)  # a size that no quantity depends on
         bad = False if free else _condition(condition, here, shape)
         failed.append((bad, reasons.place(condition.refusal)) if np.any(bad) else None)
-    computed = iter(forms.closed.on(here, shape) if forms.closed is not None else ())
-    values, codes = [], []
-    for name in grid.spec.quantities:
+    computed = dict(zip(forms.names, forms.closed.on(here, shape) if forms.closed is not None else (), strict=True))
+    values, codes = {}, {}
+    for name in (*computed, *forms.refused):
         if name in forms.refused:
-            values.append(0)
-            codes.append(_first(common, True, reasons.place(forms.refused[name])))
+            values[name], codes[name] = 0, _first(common, True, reasons.place(forms.refused[name]))
             continue
-        made, past = next(computed)
+        made, past = computed[name]
         code = common
         for place in forms.of[name]:
             if (why := failed[place]) is not None:
                 code = _first(code, *why)
         if past is not None:
             code = _first(code, past, reasons.place(f"{name} is past 2^63 - 1"))
-        values.append(made)
-        codes.append(code)
+        values[name], codes[name] = made, code
     return Found(values, codes, ties)
 
 
@@ -226,25 +229,37 @@ def _tied(one: Fraction, sizes: Mapping[str, Size], shape: tuple[int, ...]) -> t
 
 
 def _condition(condition: Condition, sizes: dict[str, Size], shape: tuple[int, ...]) -> Any:
-    """Where a condition fails. Puts the quotient under its letter; where it is none, 1."""
-    (above, past), (below, under) = _on(condition.forms, sizes, shape)
-    bad: Any = (False if past is None else past) | (False if under is None else under)
-    if not condition.divides:
-        return bad | (above > below)
-    divisor = np.maximum(below, 1)
-    bad = bad | (above % divisor != 0)
+    """Where a condition fails. Puts what it makes under its letter; where that is nothing, 1."""
+    found = _on(condition.forms, sizes, shape)
+    values = [one.values for one in found]
+    bad: Any = False
+    for one in found:
+        bad = bad if one.past is None else bad | one.past
+    if condition.kind == "at most":
+        return bad | (values[0] > values[1])
+    if condition.kind == "divides":
+        bad = bad | (values[0] % np.maximum(values[1], 1) != 0)
     if condition.letter is not None:
-        sizes[condition.letter] = _plain(np.where(bad, 1, above // divisor))
+        sizes[condition.letter] = _plain(np.where(bad, 1, _MADE[condition.kind](*values)))
     return bad
+
+
+_MADE: Mapping[str, Callable[..., Any]] = {
+    "divides": lambda above, below: above // np.maximum(below, 1),
+    "rounded up": lambda above, below: -(-above // np.maximum(below, 1)),
+    "largest": lambda *values: reduce(np.maximum, values),
+    "chosen": lambda one, other, then, otherwise: np.where(one <= other, then, otherwise),
+}
 
 
 def _plain(value: Any) -> Size:
     """An array without axes as the number that it is."""
-    return int(value) if np.ndim(value) == 0 else value
+    plain: Size = value.item() if np.ndim(value) == 0 else value
+    return plain
 
 
-def _on(forms: Boxed, sizes: Mapping[str, Size], shape: tuple[int, ...]) -> list[Exact]:
+def _on(forms: Boxed | Real, sizes: Mapping[str, Size], shape: tuple[int, ...]) -> list[Exact]:
     """Forms over no more of the box than their letters span, for the rest is broadcast."""
     given = [sizes[name] for name in forms.symbols]
-    spanned = np.broadcast_shapes(*(size.shape for size in given if not isinstance(size, int)))
+    spanned = np.broadcast_shapes(*(size.shape for size in given if not isinstance(size, int | float)))
     return forms.on(sizes, spanned or (1,) * len(shape))

@@ -8,13 +8,15 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import sympy
 from numpy.typing import NDArray
 
-from ..compiled import Compiled
+from ..compiled import Compiled, function
 
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
-Size: TypeAlias = "Ints | int"
+Reals: TypeAlias = NDArray[np.float64]
+Size: TypeAlias = "Ints | Reals | int | float"
 
 LIMIT = 2**63
 _FEW = 1024  # points that are not cut further before Python's integers take over
@@ -27,6 +29,22 @@ class Exact(NamedTuple):
     past: Bools | None
 
 
+class Real:
+    """Several closed forms in floating-point numbers, of letters that are numbers, or arrays as those of :class:`Boxed`."""
+
+    def __init__(self, expressions: Sequence[Any]) -> None:
+        self.expressions = tuple(map(sympy.sympify, expressions))
+        free: set[Any] = set().union(*(expr.free_symbols for expr in self.expressions))
+        self.symbols = tuple(sorted(map(str, free)))
+        code = function(self.symbols, self.expressions, (1,) * len(self.expressions))
+        self._run = code(np.minimum, np.maximum, np.where)
+
+    def on(self, sizes: Mapping[str, Size], shape: tuple[int, ...]) -> list[Exact]:
+        """The values on a box of that shape."""
+        given = (sizes[name] for name in self.symbols)
+        return [Exact(values, None) for values in self._run(*(np.asarray(size, np.float64) for size in given))]
+
+
 class Boxed(Compiled):
     """Several closed forms of letters that are numbers, or arrays with one axis each axis of a box."""
 
@@ -37,7 +55,7 @@ class Boxed(Compiled):
     def on(self, sizes: Mapping[str, Size], shape: tuple[int, ...]) -> list[Exact]:
         """The values on a box of that shape. Where a sum on the way might wrap the box is halved, again and again."""
         given = [sizes[name] for name in self.symbols]
-        largest = [size if isinstance(size, int) else int(size.max()) for size in given]
+        largest = [int(size) if isinstance(size, int | float) else int(size.max()) for size in given]
         if all(bound < LIMIT for bound in self._bounds(*largest)):
             return [Exact(values, None) for values in self._run(*given)]
         if prod(shape) <= _FEW:
@@ -52,7 +70,7 @@ class Boxed(Compiled):
 
 
 def _python(size: Size) -> Any:
-    return size if isinstance(size, int) else size.astype(object)
+    return size if isinstance(size, int | float) else size.astype(object)
 
 
 def _narrowed(values: Any) -> Exact:
@@ -63,7 +81,7 @@ def _narrowed(values: Any) -> Exact:
 
 
 def _cut(size: Size, axis: int, part: range) -> Size:
-    if isinstance(size, int) or size.shape[axis] == 1:
+    if isinstance(size, int | float) or size.shape[axis] == 1:
         return size
     return size[(slice(None),) * axis + (slice(part.start, part.stop),)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from .axes import Axis, Value, axis
 from .boxes import Boxes
 from .exact import LIMIT
 from .letters import Fraction, column, letter, tie, unknown, where
-from .spec import OPTIONS, USUAL, Spec, check_option
+from .spec import OPTIONS, Spec, check_option
 from .variants import LAYOUT, Variant, Variants
 
 MOST = 32768  # points of a box: what stays in a processor's cache
@@ -40,7 +41,7 @@ class Grid:
         given = [axis(text) for text in spec.over]
         _once([letter(one.name) for one in given])
         encoder = any(letter(one.name) == "T_encoder" for one in given)
-        self.variants = Variants(spec.models, spec.quantities, encoder)
+        self.variants = Variants(spec, encoder)
         self.staged = any(one.name == "pp" for one in given)
         self.model = Axis("model", words=tuple(name for name, _ in spec.models))
         kinds = {id(one): self._kind(one) for one in given}
@@ -82,7 +83,7 @@ class Grid:
         if any(is_free(model) for model, _ in self.spec.models):
             raise self._unknown(one.name, lacking[0])
         for i, (model, config) in enumerate(self.spec.models):
-            if one.name not in known_fields(presets()[model]["config"] if config is None else config):
+            if one.name not in known_fields(presets()[model]["config"] if config is None else json.loads(config)):
                 raise self._unknown(one.name, i)
         return "field"
 
@@ -178,10 +179,11 @@ class Grid:
         for one, kind, value in zip(self.outer, self.kinds, values, strict=True):
             by[kind][letter(one.name) if kind == "layers" else one.name] = value
         self._check_letters(model, tuple(by["field"].items()))
-        options = {**USUAL, **dict(self.spec.options), **by["option"]}
+        options = {**dict(self.spec.options), **by["option"]}
         found = self.variants.variant(
-            model, tuple(by["field"].items()), tuple(options.items()), by["layout"], tuple(by["layers"].items())
-        )
+            model, tuple(by["field"].items()), tuple(options.items()), by["layout"], tuple(by["layers"].items()),
+            frozenset(self.given),
+        )  # fmt: skip
         ranks = {name: by["layout"].get(name, 1) for name in _ALONE}
         return found._replace(sizes=tuple({**_USUAL, **ranks, **sizes} for sizes in found.sizes))
 

@@ -16,7 +16,8 @@ from ..quantities import QUANTITIES
 from ..readers.config import printable
 from ..whole import fraction
 from .closed import RANKS
-from .exact import Boxed
+from .exact import Boxed, Real
+from .plans import is_real
 
 _RELATION = re.compile(r"<=|>=|!=|[=<>≤≥≠]")
 _COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -39,7 +40,7 @@ class Comparison(NamedTuple):
     """A condition on rows, and the quantities that it asks about."""
 
     text: str
-    difference: Boxed
+    difference: Boxed | Real
     holds: Callable[[Any, Any], Any]
     quantities: tuple[str, ...]
 
@@ -69,10 +70,11 @@ def where(text: str, known: Iterable[str], quantities: Sequence[str]) -> Compari
     found = list(_RELATION.finditer(text))
     if len(found) != 1:
         raise InputError(f"--where {printable(text)}: expected one of <= >= < > = != between two sizes, as in params <= 8e9")
-    words = {name: symbol(name) for name in quantities} | {"devices": symbol("tp") * symbol("cp") * symbol("dp") * symbol("pp")}
+    words = {name: symbol(name) for name in (*quantities, "gpu_memory")}
+    words["devices"] = symbol("tp") * symbol("cp") * symbol("dp") * symbol("pp")
     left, right = (_size(side, known, words) for side in (text[: found[0].start()], text[found[0].end() :]))
-    difference = Boxed([fraction(left - right)[0]])
-    asked = tuple(name for name in quantities if name in difference.symbols)
+    asked = tuple(name for name in quantities if symbol(name) in (left - right).free_symbols)
+    difference = Real([left - right]) if any(map(is_real, asked)) else Boxed([fraction(left - right)[0]])
     return Comparison(text.strip(), difference, _COMPARED[found[0][0]], asked)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ..budget import Budget, Widths, storage
+from ..dims import Dim
 from ..parallel.collectives import Phase
 from ..parallel.layout import Layout
 from ..storage.precision import Precision
@@ -19,9 +20,9 @@ class Cost(NamedTuple):
     path: str
     phase: Phase
     dtype: str
-    flops: int
-    nbytes: int
-    launches: int  # kernels, one a copy where anything is computed or moved
+    flops: Dim
+    nbytes: Dim  # no whole number where experts are reached on average
+    launches: Dim  # kernels, one a copy where anything is computed or moved
 
 
 class Counting(NamedTuple):
@@ -56,7 +57,7 @@ def costs(budget: Budget, counting: Counting, layout: Layout) -> Iterator[Cost]:
         pairs = line.pairs if budget.kernels.attention == "math" else line.visible
         times = 2 * line.copies * pairs
         dtype, forward = counting.dtype(moves.first(line)), moves.forward(line)
-        phases: list[tuple[Phase, int, int]] = [("forward", line.forward, forward)]
+        phases: list[tuple[Phase, Dim, Dim]] = [("forward", line.forward, forward)]
         if line.recomputed:
             phases.append(("recompute", line.forward, forward))
         if budget.step.training:
@@ -66,15 +67,15 @@ def costs(budget: Budget, counting: Counting, layout: Layout) -> Iterator[Cost]:
                 yield Cost(line.path, phase, dtype, times * work, moved, line.copies)
 
 
-def compulsory(budget: Budget, counting: Counting, layout: Layout) -> int:
+def compulsory(budget: Budget, counting: Counting, layout: Layout) -> Dim:
     """Bytes that no fusion spares: weights once forward and once backward, their gradients written, caches read or written,
     what autograd keeps written and read."""
     moves = _Moves(budget, counting, layout)
     read = sum(moves.weights(line) for line in budget.lines)
     if budget.step.training:
         kept = budget.activations(moves.widths)
-        written = sum(moves.gradients(line) // 2 for line in budget.lines)
-        return 2 * read + written + 2 * (int(kept.bytes) - int(kept.buffers))
+        written = sum(moves.gradients(line) for line in budget.lines)
+        return 2 * read + written + 2 * (kept.bytes - kept.buffers)
     return read + (sum(budget.cache(moves.widths).values()) if budget.step.cache else 0)
 
 
@@ -95,7 +96,7 @@ class _Moves:
         """The line's first weight."""
         return self._known[line.weights[0]] if line.weights else None
 
-    def forward(self, line: Line) -> int:
+    def forward(self, line: Line) -> Dim:
         """What is read, written, and the weights."""
         if self._stays(line):
             return 0
@@ -103,44 +104,45 @@ class _Moves:
             return 2 * self._bytes(line, line.read) if line.written else 0
         return self._bytes(line, line.read) + self._bytes(line, line.written) + self.weights(line)
 
-    def backward(self, line: Line) -> int:
-        """What was saved, the gradients of what was written and of what was read, and those of the weights."""
+    def backward(self, line: Line) -> Dim:
+        """What was saved, the gradients of what was written and of what was read, and those of the weights, which are added
+        to."""
         products = (line.dinput != 0) + (line.dweight != 0) if line.forward else 1
         if self._stays(line) or line.kind == "cache" or not products:
             return 0
-        moved = self._bytes(line, line.saved) + products * self._bytes(line, line.written) + self.gradients(line)
+        moved = self._bytes(line, line.saved) + products * self._bytes(line, line.written) + 2 * self.gradients(line)
         if line.dinput or not line.forward:
             moved += self._bytes(line, (x for x in line.read if x.grad and x.role not in ("index", "mask")))
         return moved + (self.weights(line) if line.dinput else 0)
 
-    def weights(self, line: Line) -> int:
+    def weights(self, line: Line) -> Dim:
         """Those that the line reads; of a table the rows."""
         if line.kind == "lookup":
             return self._bytes(line, line.written)
         precision = self.counting.precision
-        return sum(round(self._used(line, weight) * precision.nbytes(self._known[weight])) for weight in line.weights)
+        return sum(self._used(line, weight) * precision.nbytes(self._known[weight]) for weight in line.weights)
 
-    def gradients(self, line: Line) -> int:
-        """The gradients of its weights, read and written."""
+    def gradients(self, line: Line) -> Dim:
+        """The gradients of its weights."""
         if line.kind == "lookup":
-            return 2 * self._bytes(line, line.written)
+            return self._bytes(line, line.written)
         trained = (weight for weight in line.weights if weight.grad)
-        return sum(2 * round(self._used(line, weight) * weight.numel * self.counting.gradient) for weight in trained)
+        return sum(self._used(line, weight) * weight.numel * self.counting.gradient for weight in trained)
 
     def _stays(self, line: Line) -> bool:
         """Does a fused kernel keep all of it on chip?"""
         return self.counting.fused and not line.forward and line.kind not in _ALWAYS
 
-    def _bytes(self, line: Line, tensors: Iterable[Tensor]) -> int:
-        total = 0
+    def _bytes(self, line: Line, tensors: Iterable[Tensor]) -> Dim:
+        total: Dim = 0
         for tensor in {storage(tensor, self.widths) for tensor in tensors}:
             if not (self.counting.fused and "t" in tensor.axes and "s" in tensor.axes):
                 total += line.copies * tensor.numel * self.widths[tensor.role]
         return total
 
-    def _used(self, line: Line, weight: Tensor) -> float:
+    def _used(self, line: Line, weight: Tensor) -> Dim:
         """How many copies are read: one a layer, and of experts those that any row reaches."""
         if line.bank == 1:
-            return int(line.copies)
+            return line.copies
         share = weight.active / (weight.copies * self.ep)
-        return float(weight.copies * (1 - (1 - share) ** self.rows))
+        return weight.copies * (1 - (1 - share) ** self.rows)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..budget import Widths
+from ..dims import Dim, larger
 from ..errors import InputError
 from ..parallel.collectives import Collective
 from ..parallel.layout import Layout
@@ -56,7 +57,7 @@ _HOPS = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1, "all-to-all": 1}
 
 def seconds(
     collective: Collective, layout: Layout, machine: Machine, widths: Widths, efficiency: Efficiency = PERFECT
-) -> float:
+) -> Dim:
     """Time of a collective, all its copies: bytes sent by a ring over the route's rate, and a latency for each hop.
 
     An all-to-all sends each peer its share: to those of its domain over the link, to the others over the network, at once.
@@ -73,7 +74,7 @@ def seconds(
         payload, hops = collective.payload(widths), ranks - 1
         near = payload * (way.together - 1) / ranks / machine.link if way.together > 1 and machine.link else 0.0
         far = payload * (ranks - way.together) / ranks / machine.network if way.together < ranks and machine.network else 0.0
-        moved = max(near, far)
+        moved = larger(near, far)
     else:
         moved, hops = collective.sent(widths) / way.ring, _HOPS[collective.kind] * (ranks - 1)
-    return float(moved / efficiency.link + hops * efficiency.latency * collective.copies)
+    return moved / efficiency.link + hops * efficiency.latency * collective.copies

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..budget import Budget, Widths
+from ..dims import Dim, larger, largest
 from ..parallel.collectives import Collective, Phase, collectives
 from ..parallel.layout import Layout
 from ..parallel.shard import shard
@@ -46,16 +47,16 @@ class Part(NamedTuple):
 
     path: str
     phase: Phase
-    compute: float = 0.0
-    memory: float = 0.0
-    launch: float = 0.0
-    link: float = 0.0
+    compute: Dim = 0.0
+    memory: Dim = 0.0
+    launch: Dim = 0.0
+    link: Dim = 0.0
     hidden: bool = False  # a collective beside computation
 
     @property
-    def local(self) -> float:
+    def local(self) -> Dim:
         """Without links."""
-        return max(self.compute, self.memory) + self.launch
+        return larger(self.compute, self.memory) + self.launch
 
     @property
     def bottleneck(self) -> Bottleneck:
@@ -69,14 +70,14 @@ class Part(NamedTuple):
 class Peak(NamedTuple):
     """Seconds of all compute, all memory traffic and all links, each alone and at its peak."""
 
-    compute: float
-    memory: float
-    link: float
+    compute: Dim
+    memory: Dim
+    link: Dim
 
     @property
-    def seconds(self) -> float:
+    def seconds(self) -> Dim:
         """The longest: nothing is faster."""
-        return max(self)
+        return largest(self)
 
     @property
     def bottleneck(self) -> Bottleneck:
@@ -90,29 +91,29 @@ class Time(NamedTuple):
 
     peak: Peak
     parts: tuple[Part, ...]
-    flops: int
-    nbytes: int
-    sent: int
+    flops: Dim
+    nbytes: Dim
+    sent: Dim
 
     @property
-    def lower(self) -> float:
+    def lower(self) -> Dim:
         """Seconds that no run can beat."""
         return self.peak.seconds
 
     @property
-    def exposed(self) -> float:
+    def exposed(self) -> Dim:
         """Seconds of links that computation does not hide."""
         waits = sum(part.link for part in self.parts if not part.hidden)
         beside = sum(part.link for part in self.parts if part.hidden)
-        return waits + max(0.0, beside - self.local)
+        return waits + larger(0.0, beside - self.local)
 
     @property
-    def local(self) -> float:
+    def local(self) -> Dim:
         """Seconds of the lines, without links."""
         return sum(part.local for part in self.parts)
 
     @property
-    def estimate(self) -> float:
+    def estimate(self) -> Dim:
         """Seconds, lines one after the other, and what of the links is not hidden."""
         return self.local + self.exposed
 
@@ -161,7 +162,7 @@ def roofline(whole: Budget, setup: Setup, extra: Sequence[Collective] = ()) -> T
     )
     return Time(
         peak, (*(_local(cost, setup) for cost in lines), *links(sent, setup, widths)), sum(cost.flops for cost in lines),
-        sum(cost.nbytes for cost in lines), sum(int(each.sent(widths)) for each in sent),
+        sum(cost.nbytes for cost in lines), sum(each.sent(widths) for each in sent),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..budget import Budget
+from ..dims import Dim, largest
 from ..errors import InputError
 from ..model import Model
 from ..parallel.collectives import Collective, sends
@@ -53,19 +54,19 @@ class Tokens(NamedTuple):
     With pipeline stages as many batches are on their way as there are stages, so that ``per_second`` counts them all.
     """
 
-    seconds: float
-    lower: float  # seconds that no run can beat
-    per_second: float
+    seconds: Dim
+    lower: Dim  # seconds that no run can beat
+    per_second: Dim
     time: Time
 
 
-def first_token(model: Model, setup: Setup, batch: int, prompt: int, kernels: Kernels = SERVING) -> Tokens:
+def first_token(model: Model, setup: Setup, batch: Dim, prompt: Dim, kernels: Kernels = SERVING) -> Tokens:
     """Time to first token: one prefill of *prompt* tokens for each of *batch* sequences, logits of the last only."""
     step = replace(Step.prefill(batch, prompt), head="last")
     return _serve(model, setup, step, kernels, batch * prompt)
 
 
-def next_token(model: Model, setup: Setup, batch: int, context: int, kernels: Kernels = SERVING) -> Tokens:
+def next_token(model: Model, setup: Setup, batch: Dim, context: Dim, kernels: Kernels = SERVING) -> Tokens:
     """Time per output token: one decode step for each of *batch* sequences of a data rank, at *context* visible tokens.
 
     Latent attention is decoded as its declaration writes it, keys and values expanded from the latent at every step.
@@ -73,12 +74,12 @@ def next_token(model: Model, setup: Setup, batch: int, context: int, kernels: Ke
     return _serve(model, setup, Step.decode(batch, context), kernels, batch)
 
 
-def _serve(model: Model, setup: Setup, step: Step, kernels: Kernels, tokens: int) -> Tokens:
+def _serve(model: Model, setup: Setup, step: Step, kernels: Kernels, tokens: Dim) -> Tokens:
     budgets = pieces(model, step, setup.layout, kernels)
     sent = boundaries(budgets, setup.layout)
     times = [roofline(budget, setup, extra) for budget, extra in zip(budgets, sent, strict=True)]
-    time, slowest = merged(times), max(each.estimate for each in times)
-    return Tokens(time.estimate, sum(each.lower for each in times), tokens * int(setup.layout.dp) / slowest, time)
+    time, slowest = merged(times), largest(each.estimate for each in times)
+    return Tokens(time.estimate, sum(each.lower for each in times), tokens * setup.layout.dp / slowest, time)
 
 
 class Generation(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..budget import Budget
-from ..dims import Dim, check_sizes, ratio
+from ..dims import Dim, check_sizes, larger, largest, ratio, spread
 from ..errors import InputError
 from ..model import Model
 from ..parallel.collectives import Collective, gradients
@@ -34,29 +34,34 @@ def bubble(pp: Dim, microbatches: Dim, chunks: Dim = 1) -> Any:
 
 
 class StepTime(NamedTuple):
-    """One training step; seconds of the slowest rank. The estimate is the sum of the four behind ``lower``."""
+    """One training step, in seconds. The estimate is the sum of the four behind ``lower``."""
 
-    lower: float  # that no run can beat: one peak alone, everything at once, no bubble
-    passes: float  # all microbatches, forward and backward
-    bubble: float  # waiting for the pipeline to fill and to drain
-    data: float  # gradients and weights over data ranks, where computation does not hide them
-    optimizer: float  # reading and writing weights and states
-    tokens: int  # of all data ranks
-    devices: int
-    microbatch: Time  # one microbatch of the slowest rank
+    lower: Dim  # that no run can beat: one peak of one rank alone, everything at once, no bubble
+    passes: Dim  # all microbatches of the slowest rank, forward and backward
+    bubble: Dim  # waiting for the pipeline to fill and to drain
+    data: Dim  # gradients and weights over data ranks, where computation does not hide them
+    optimizer: Dim  # reading and writing weights and states
+    tokens: Dim  # of all data ranks
+    devices: Dim
+    ranks: tuple[Time, ...]  # one microbatch of each pipeline rank
 
     @property
-    def seconds(self) -> float:
+    def microbatch(self) -> Time:
+        """That of the slowest rank."""
+        return max(self.ranks, key=lambda time: time.estimate)
+
+    @property
+    def seconds(self) -> Dim:
         """The estimate."""
         return self.passes + self.bubble + self.data + self.optimizer
 
     @property
-    def per_second(self) -> float:
+    def per_second(self) -> Dim:
         """Tokens a second, all devices together."""
         return self.tokens / self.seconds
 
     @property
-    def per_device(self) -> float:
+    def per_device(self) -> Dim:
         """Tokens a second and device."""
         return self.per_second / self.devices
 
@@ -78,26 +83,27 @@ def training_step(
     sent = boundaries(budgets, layout)
     passes = [roofline(budget, setup, extra) for budget, extra in zip(budgets, sent, strict=True)]
     ranks = [_Rank(merged(passes[rank :: layout.pp]), budgets[rank :: layout.pp]) for rank in range(layout.pp)]
-    slowest = max(ranks, key=lambda rank: rank.time.estimate)
-    work = microbatches * slowest.time.estimate
-    data = max((rank.data(setup, microbatches, reduced) for rank in ranks), key=lambda found: found.exposed)
-    moved = max(sum(optimizer_traffic(budget, optimizer, layout) for budget in rank.budgets) for rank in ranks)
-    peak = slowest.time.peak
-    lower = max(
-        microbatches * peak.compute,
-        microbatches * peak.memory + moved / machine.bandwidth,
-        microbatches * peak.link + data.peak,
-    )
+    work = microbatches * largest(rank.time.estimate for rank in ranks)
+    data = [rank.data(setup, microbatches, reduced) for rank in ranks]
+    updates = [rank.update(optimizer, layout) / machine.bandwidth for rank in ranks]
+    lower = largest(
+        alone
+        for rank, over, update in zip(ranks, data, updates, strict=True)
+        for peak in (rank.time.peak,)
+        for alone in (
+            microbatches * peak.compute, microbatches * peak.memory + update, microbatches * peak.link + over.peak,
+        )
+    )  # fmt: skip
     return StepTime(
-        lower, work, work * float(bubble(layout.pp, microbatches, layout.chunks)), data.exposed,
-        moved / machine.bandwidth / setup.attained.memory, int(microbatches * step.b * step.t * layout.dp),
-        int(layout.devices), slowest.time,
+        lower, work, work * float(bubble(layout.pp, microbatches, layout.chunks)), largest(over.exposed for over in data),
+        largest(updates) / setup.attained.memory, microbatches * step.b * step.t * layout.dp, layout.devices,
+        tuple(rank.time for rank in ranks),
     )  # fmt: skip
 
 
 class _Data(NamedTuple):
-    exposed: float
-    peak: float
+    exposed: Dim
+    peak: Dim
 
 
 class _Rank(NamedTuple):
@@ -106,10 +112,16 @@ class _Rank(NamedTuple):
     time: Time
     budgets: Sequence[Budget]
 
+    def update(self, optimizer: Optimizer, layout: Layout) -> Dim:
+        """Bytes that the optimizer's step moves."""
+        return sum(optimizer_traffic(budget, optimizer, layout) for budget in self.budgets)
+
     def data(self, setup: Setup, microbatches: int, reduced: int) -> _Data:
         """Seconds over data ranks: those that the microbatch's own lines do not hide, and each once at the links' peak."""
-        perfect, exposed, peak = setup._replace(efficiency=PERFECT), 0.0, 0.0
-        beside = {1: 0.0, microbatches: 0.0}
+        perfect = setup._replace(efficiency=PERFECT)
+        exposed: Dim = 0.0
+        peak: Dim = 0.0
+        beside: dict[int, Dim] = {1: 0.0, microbatches: 0.0}
         for each in (found for budget in self.budgets for found in gradients(budget, setup.layout)):
             times = 1 if each.phase == "step" or setup.layout.pp > 1 else microbatches
             for part in _parts(each, setup, reduced):
@@ -118,7 +130,7 @@ class _Rank(NamedTuple):
                 else:
                     exposed += times * part.link
             peak += sum(part.link for part in _parts(each, perfect, reduced))
-        exposed += sum(times * max(0.0, seconds - self.time.local) for times, seconds in beside.items())
+        exposed += sum(times * larger(0.0, seconds - self.time.local) for times, seconds in beside.items())
         return _Data(exposed, peak)
 
 
@@ -129,10 +141,10 @@ def _parts(each: Collective, setup: Setup, reduced: int) -> tuple[Part, ...]:
     return links((each,), setup, {"matrix": width})  # type: ignore[dict-item]
 
 
-def optimizer_traffic(whole: Budget, optimizer: Optimizer, layout: Layout) -> int:
+def optimizer_traffic(whole: Budget, optimizer: Optimizer, layout: Layout) -> Dim:
     """Bytes that a rank's optimizer step moves: gradients read, states and the master copy (else the weights) read and
     written, weights written. With ZeRO each data rank updates its part."""
-    total = 0
+    total: Dim = 0
     for weight in weights(shard(whole, layout)):
         if not weight.tensor.grad:
             continue
@@ -141,5 +153,5 @@ def optimizer_traffic(whole: Budget, optimizer: Optimizer, layout: Layout) -> in
         states = sum(parts.values())
         moved = grads + kept * (1 if "master" in parts else 2) + 2 * states
         ranks = layout.expert_replicas if weight.kind == "expert" else layout.replicas
-        total += int(weight.tensor.copies * -(-moved // (ranks if layout.zero else 1)))
+        total += weight.tensor.copies * spread(moved, ranks if layout.zero else 1)
     return total
