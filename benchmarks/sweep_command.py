@@ -13,19 +13,30 @@ import sys
 import tempfile
 from itertools import count as numbers
 from pathlib import Path
+from random import Random
 
 import numpy as np
 from measure import Row, interleaved, pairs, repeated, report
 from numpy.typing import NDArray
 
+from blockcalc import load
+from blockcalc.memory.held import Training, heaviest, training
+from blockcalc.parallel.layout import Layout
 from blockcalc.sweep.evaluate import rows
 from blockcalc.sweep.grid import Grid
 from blockcalc.sweep.run import sweep
 from blockcalc.sweep.spec import Spec, spec
+from blockcalc.tensor import Step
+from blockcalc.timing.machine import machine
+from blockcalc.timing.roofline import Setup
+from blockcalc.timing.run import utilization
+from blockcalc.timing.training import TRAINING, training_step
 
 ROUNDS = 5
 PIECE = 32768
 QUANTITIES = ("params", "kv", "prefill_flops")
+PLANS = ("train_memory", "train_seconds", "train_mfu")
+FEW = 64  # plans that the planner makes one by one
 HAND = ("n", "k", "f", "v", "D", "L", "B", "S")
 Column = NDArray[np.int64]
 
@@ -83,6 +94,18 @@ def broadcast(grid: Grid, sizes: dict[str, Column]) -> None:
             made[box] = values
 
 
+def planner(plans: Grid) -> None:
+    """Some plans of the grid, as ``blockcalc train`` makes each."""
+    model, draw = load("llama-3.1-8b"), Random(7)
+    for _ in range(FEW):
+        gpu, dp, b, t = (one[draw.randrange(len(one))] for one in (*plans.outer[1:], *plans.letters))
+        step, layout = Step.train(b, t), Layout(dp=dp)
+        heaviest(training(model, layout, Training(step=step, kernels=TRAINING)))
+        budget = model.budget(step)
+        timed = training_step(model, Setup(machine(gpu), layout), step)
+        utilization(budget, "torch", timed.seconds, dp, machine(gpu).peak("bf16"), dp)
+
+
 def main(points: int) -> None:
     """Measure all of it over the same grid."""
     question = asked(points)
@@ -90,11 +113,16 @@ def main(points: int) -> None:
     sizes = columns(grid)
     _check(grid, sizes)
 
+    plans = Grid(spec(["llama-3.1-8b"], ["gpu=h100-sxm,h200-sxm", "dp=1,8", "b=1:64", "t=128:262144:128"], PLANS))
     room: dict[str, Column] = {}
 
     def ours() -> None:
         for block in range(grid.blocks):
             rows(grid, block, room)
+
+    def planned() -> None:
+        for block in range(plans.blocks):
+            rows(plans, block)
 
     with tempfile.TemporaryDirectory() as folder:
         files = numbers()
@@ -102,14 +130,20 @@ def main(points: int) -> None:
             "hand": repeated(lambda: hand(sizes)),
             "broadcast": repeated(lambda: broadcast(grid, sizes)),
             "ours": repeated(ours),
+            "plans": repeated(planned),
+            "planner": repeated(lambda: planner(plans)),
             "parquet": repeated(lambda: sweep(question, Path(folder) / f"{next(files)}.parquet", parts=True)),
         }, ROUNDS)  # fmt: skip
     a_second = grid.points / statistics.median(found["ours"])
     table = [
         Row(f"{grid.points:,} points, all columns", "NumPy by hand, in pieces", pairs(found["ours"], found["hand"]), 3.0),
-        Row("the same", "NumPy by hand, broadcast", pairs(found["ours"], found["broadcast"])),
+        Row("the same", "NumPy by hand, broadcast", pairs(found["ours"], found["broadcast"]), 3.0),
         Row("the same into Parquet", "NumPy by hand, in pieces", pairs(found["parquet"], found["hand"])),
-    ]
+        Row(
+            f"{plans.points:,} plans: {', '.join(PLANS)}", f"{FEW} of them, one by one",
+            pairs(found["plans"], found["planner"]), 1.0,
+        ),
+    ]  # fmt: skip
     notes = [
         f"{len(QUANTITIES)} quantities of llamas on {len(grid.outer[1]) * len(grid.outer[2])} layouts, one process; all results"
         " equal. NumPy by hand starts from columns of a rank's sizes and makes the quantities alone; a sweep makes the columns"

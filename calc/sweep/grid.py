@@ -19,7 +19,8 @@ from .letters import Fraction, column, letter, tie, unknown, where
 from .spec import OPTIONS, Spec, check_option
 from .variants import LAYOUT, Variant, Variants
 
-MOST = 32768  # points of a box: what stays in a processor's cache
+MOST = 2**18  # points of a box
+PLANNED = 2**15  # of plans, which make many letters on the way
 _STEP = ("B", "T", "S", "T_encoder")
 _ALONE = ("tp", "cp", "dp", "ep", "pp")  # ranks that there are 1 of unless given
 _USUAL = {str(letter): size for letter, size in DEFAULTS.items()}
@@ -51,7 +52,8 @@ class Grid:
         self.points = prod(map(len, (*self.outer, *self.letters)))
         if self.points >= LIMIT:
             raise InputError(f"--over: {self.points} points, at most 2^63 - 1 are numbered")
-        self.boxes = Boxes.of((prod(map(len, self.outer)), *map(len, self.letters)), min(MOST, spec.block))
+        most = min(PLANNED if spec.plans else MOST, spec.block)
+        self.boxes = Boxes.of((prod(map(len, self.outer)), *map(len, self.letters)), most)
         self.together = max(spec.block // self.boxes.points, 1)
         self.names = self._names()
         self.ties = self._ties()
