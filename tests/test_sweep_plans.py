@@ -4,6 +4,7 @@ import csv
 import random
 from dataclasses import replace
 from functools import reduce
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from blockcalc.storage.precision import Precision, named
 from blockcalc.sweep.evaluate import rows
 from blockcalc.sweep.grid import Grid
 from blockcalc.sweep.plans import PLANS
+from blockcalc.sweep.run import sweep
 from blockcalc.sweep.spec import spec
 from blockcalc.tensor import Kernels, Step
 from blockcalc.timing.costs import Counting
@@ -196,6 +198,17 @@ def test_seconds_are_floating_point_columns():
     grid = Grid(spec(["gpt2"], ["gpu=t4", "b=1,2"], ["decode_seconds", "decode_memory"]))
     found = rows(grid, 0).columns
     assert found["decode_seconds"].values.dtype == np.float64 and found["decode_memory"].values.dtype == np.int64
+
+
+@pytest.mark.skipif(find_spec("distributed") is None, reason="blockcalc[sweep] is not installed: no dask")
+def test_a_cluster_plans_the_same_rows(tmp_path):
+    asked = spec(
+        ["llama-3.1-8b"], ["gpu=h100-sxm,t4", "tp=1,2", "b=1:40"], ["train_memory", "train_seconds", "decode_bound"], block=32
+    )
+    here, there = tmp_path / "here.csv", tmp_path / "there.csv"
+    assert sweep(asked, here).blocks > 2
+    sweep(asked, there, dask="local:2")
+    assert here.read_bytes() == there.read_bytes()
 
 
 def test_a_quantity_that_there_is_none_of():
