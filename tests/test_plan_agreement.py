@@ -9,8 +9,10 @@ from click.testing import CliRunner
 
 from blockcalc import load
 from blockcalc.cli import main
+from blockcalc.convention import flops
 from blockcalc.tensor import Step
 from blockcalc.timing.machine import machine
+from blockcalc.timing.request import Request
 from blockcalc.timing.roofline import Setup
 from blockcalc.timing.training import training_step
 
@@ -59,6 +61,27 @@ def test_one_token_decodes_beside_a_whole_encoder():
     assert parts["kv_cache"] == 2 * 6 * 2 * 8 * 64 * 2 * 4000
 
 
+def test_a_request_of_an_encoder_and_a_decoder_holds_what_the_cache_of_transformers_does():
+    """The encoder's output of the prompt, and of the decoder its first token and the answer."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    with torch.device("meta"), torch.no_grad():
+        model = transformers.T5ForConditionalGeneration(transformers.T5Config()).to(torch.bfloat16).eval()
+        prompt, answer = (torch.ones(3, tokens, dtype=torch.long) for tokens in (200, 1 + 40))
+        cache = model(input_ids=prompt, decoder_input_ids=answer, use_cache=True).past_key_values
+    layers = [*cache.self_attention_cache.layers, *cache.cross_attention_cache.layers]
+    held = sum(x.numel() * x.element_size() for layer in layers for x in (layer.keys, layer.values))
+    found = ask("serve t5-small --gpu h100-sxm --batch 3 --prompt 200 --output 40")
+    assert found["memory"]["parts"]["kv_cache"] == held
+    assert found["step"]["context"] == 41 and found["step"]["encoder_seq"] == 200
+
+
+def test_the_first_token_of_an_encoder_and_a_decoder_is_one_pass_of_both():
+    line = "flops t5-small --mode prefill --seq 1 --context 1 --encoder-seq 200 --convention exact"
+    step = Request.to(load("t5-small"), 200).reading(1)
+    assert flops(load("t5-small").budget(step), "exact").forward == ask(line)["flops"]["forward"]
+    assert Request.to(load("whisper-tiny"), 4).reading(1).t == 4 and Request.to(load("gpt2"), 4).writing(2, 3).s == 7
+
+
 @pytest.mark.parametrize("line", [
     "memory llama-3.2-1b --serve --prefill 1 --context 512", "memory llama-3.2-1b --serve --prefill 16 --context 512",
     "fit llama-3.2-1b --gpu h100-sxm --serve --prefill 1 --largest context", "memory vit-base", "memory vit-base --serve",
@@ -87,8 +110,8 @@ def test_an_image_has_its_patches_and_no_other_tokens():
 def test_only_latent_attention_is_said_to_be_absorbed():
     assert "Latent attention" not in words("serve llama-3.2-1b --gpu h100-sxm")
     assert "Latent attention" in words("serve deepseek-v2-lite --gpu h100-sxm --attention math")
-    assert "The encoder reads as many tokens" in words("serve t5-small --gpu h100-sxm")
-    assert "The encoder reads as many tokens" not in words("serve whisper-tiny --gpu h100-sxm --prompt 4 --output 8")
+    assert "The encoder reads the prompt" in words("serve t5-small --gpu h100-sxm")
+    assert "The encoder reads the prompt" not in words("serve whisper-tiny --gpu h100-sxm --prompt 4 --output 8")
 
 
 def test_a_run_is_timed_in_its_type():
@@ -115,8 +138,27 @@ def test_copies_of_a_model_fill_devices_that_nothing_else_divides():
 def test_a_longer_run_than_the_table_of_positions_is_warned_of():
     machine = "gpt2 --gpu h100-sxm --seq"
     for line in (f"train {machine} 2048 --tokens 1G --batch 1", f"mfu {machine} 2048 --step-seconds 1",
-                 f"plan {machine} 2048 --count 1 --batch 1", f"fit {machine} 8 --serve --largest context"):
+                 f"plan {machine} 2048 --count 1 --batch 1", f"fit {machine} 2048 --serve"):
         assert "1024 learned positions" in run(*line.split()).stderr
+
+
+def test_no_context_is_longer_than_the_table_of_positions():
+    """GPT-2 has n_positions = 1024, of which a multiple of 2·cp = 6 is 1020, and Whisper's decoder 448."""
+    for line, rows, value in (("gpt2 --serve", 1024, 1024), ("gpt2 --serve --prefill 1", 1024, 1024),
+                              ("gpt2 --cp 3 --seq 12", 1024, 1020), ("whisper-tiny --serve", 448, 448)):
+        line = f"fit {line} --gpu h100-sxm --largest context"
+        found = ask(line)
+        assert (found["largest"]["value"], found["largest"]["limit"]) == (value, "positions") and not found["largest"]["next"]
+        assert f"the learned position table ends at {rows:,}: it is the limit, and memory is not" in words(line)
+        assert run(*line.split()).stderr == ""
+    small = ask("fit gpt2 --memory 300MB --serve --largest context")["largest"]
+    assert small["value"] < 1024 and small["limit"] == "memory" and not small["next"]["fits"]
+
+
+def test_data_ranks_of_experts_alone_are_split_by_zero():
+    """Whole experts on each of two tensor ranks are replicas, though no other weight is."""
+    whole, cut = (ask(f"memory mixtral-8x7b --tp 2 --etp 1 --zero {zero}")["memory"] for zero in (0, 1))
+    assert cut["parts"]["exp_avg"] < whole["parts"]["exp_avg"] and cut["parts"]["weights"] == whole["parts"]["weights"]
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
@@ -128,10 +170,16 @@ def test_a_longer_run_than_the_table_of_positions_is_warned_of():
     ("memory gpt2 --serve --dropout mask", "--dropout mask: an option of training"),
     ("memory gpt2 --policy unified", "--policy unified: an option of serving"),
     ("memory gpt2 --serve --seq 8 --context 16", "--seq 8"), ("memory gpt2 --pp 2 --stages 0000000006,6", "--stages"),
+    ("memory gpt2 --dp 2 --sp", "--sp: splits"), ("comm llama-3.2-1b --tp 2 --ulysses", "--ulysses: context ranks"),
+    ("budget gpt2 --pp 2 --zero 1", "--zero 1: splits"), ("fit gpt2 --memory 9GB --count 2 --sp", "--sp: splits"),
+    ("memory gpt2 --chunks 2", "but pp = 1"), ("memory gpt2 --dp 2 --ep 2", "no bank of experts"),
     ("fit gpt2 --gpu h100-sxm --devices --tp 2", "leave out --tp"),
     ("fit gpt2 --gpu h100-sxm --devices --count 2", "leave out --count"),
     ("fit gpt2 --memory 9GB --machines", "leave out --memory"),
+    ("fit gpt2 --gpu h100-sxm --machines", "leave out --gpu"),
+    ("fit gpt2", "give --gpu NAME, or --memory SIZE"),
     ("fit gpt2 --gpu h100-sxm --serve --formats --quant fp8", "leave out --quant"),
+    ("fit gpt2 --gpu h100-sxm --serve --largest context --prefill 1025 --context 2000", "the shortest context here is 1025"),
     ("fit gpt2 --memory 0", "--memory 0"), ("fit vit-base --gpu h100-sxm --largest context", "always has 197 positions"),
     ("plan gpt2 --gpu h100-sxm --count 2 --serve --recompute full", "--recompute: an option of --train"),
     ("plan gpt2 --gpu h100-sxm --count 2 --serve --zero 1", "--zero: an option of --train"),
@@ -139,7 +187,12 @@ def test_a_longer_run_than_the_table_of_positions_is_warned_of():
     ("plan gpt2 --gpu h100-sxm --count 2 --batch 2 --prompt 8", "--prompt: an option of --serve"),
     ("plan llama-3.2-1b --gpu h100-sxm --count 2 --batch 2 --microbatch 4", "batch = 2 is not divisible by dp·microbatch"),
     ("plan gpt2 --gpu h100-sxm --count 2 --batch 2 --tp 3", "what is fixed of tp, cp, pp, dp and ep has to divide them"),
-    ("serve vit-base --gpu h100-sxm", "no token is put out"), ("plan mixer-b16 --gpu h100-sxm --count 1 --serve", "no token"),
+    *((line.format(model), "nothing to decode from a cache") for model in ("vit-base", "mixer-b16", "bert-base") for line in (
+        "flops {} --mode decode --seq 64", "flops {} --mode prefill --seq 8 --context 64", "budget {} --mode decode --seq 64",
+        "formula {} decode_flops", "memory {} --serve --prefill 1 --context 64", "fit {} --serve --prefill 1 --memory 9GB",
+        "fit {} --largest concurrency --serve --memory 9GB", "serve {} --gpu h100-sxm",
+        "plan {} --gpu h100-sxm --count 1 --serve",
+    )),
     ("train gpt2 --gpu h100-sxm --tokens 1G --batch 1 --pue .5", "--pue .5"),
     ("train gpt2 --gpu h100-sxm --tokens 1G --batch 1 --efficiency compute=.5,compute=.6", "given twice"),
 ])  # fmt: skip

@@ -1,5 +1,6 @@
 """The search of layouts: the same best as trying everything, from bounds that never lie, in few evaluations."""
 
+from fractions import Fraction
 from itertools import product
 from math import isclose
 
@@ -14,7 +15,9 @@ from blockcalc.plan.deploy import Service, deploy, held_serving
 from blockcalc.plan.fit import fit
 from blockcalc.plan.known import Known
 from blockcalc.plan.layouts import Split, Wanted, divisors, experts, least_data, shares
-from blockcalc.plan.search import Task, _Search, search
+from blockcalc.plan.search import _Search, search
+from blockcalc.plan.sections import Sections
+from blockcalc.plan.task import MODES, Task
 from blockcalc.tensor import Kernels, Step
 from blockcalc.timing.costs import Counting
 from blockcalc.timing.machine import machine
@@ -45,11 +48,11 @@ def everything(model, devices, batch, t, layers):
     """Seconds and bytes of every combination, by loops of its own over sizes that the search may try."""
     numbers = range(1, devices + 1)
     found = {}
-    for tp, cp, pp, ep in product(numbers, numbers, numbers, (1, 2, 4) if model is EXPERTS else (1,)):
+    for tp, cp, pp, ep in product(numbers, numbers, numbers, divisors(experts(model))):
         dp = devices // (tp * cp * pp) if devices % (tp * cp * pp) == 0 else 0
         if not dp or batch % dp or pp > layers:
             continue
-        for etp, sp, zero, chunks in product({1, tp} if model is EXPERTS else {tp}, (False, True), range(4), (1, 2, 4)):
+        for etp, sp, zero, chunks in product({tp} if model is TINY else {1, tp}, (False, True), range(4), (1, 2, 4)):
             if (sp and tp == 1) or (zero and dp * cp == 1) or (chunks > 1 and (pp == 1 or pp * chunks > layers)):
                 continue
             for microbatch, mode in product(range(1, batch + 1), ("none", "selective", "full")):
@@ -79,9 +82,12 @@ def key_of(one):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("model,devices,batch,t", [(TINY, 4, 4, 64), (TINY, 6, 2, 24), (EXPERTS, 4, 2, 32)])
-def test_the_same_best_as_trying_everything(model, devices, batch, t):
-    known = everything(model, devices, batch, t, 6)
+@pytest.mark.parametrize("model,devices,batch,t,layers", [
+    (TINY, 4, 4, 64, 6), (TINY, 6, 2, 24, 6), (EXPERTS, 4, 2, 32, 6), (LATENT, 4, 2, 32, 3),
+])  # fmt: skip
+def test_the_same_best_as_trying_everything(model, devices, batch, t, layers):
+    """The first layer of the last model has no experts, so that a stage of it has none."""
+    known = everything(model, devices, batch, t, layers)
     sizes = sorted({size for _, size in known.values()})
     rooms = [sizes[-1], sizes[len(sizes) // 2], sizes[len(sizes) // 8], sizes[3], sizes[0], sizes[0] - 1]
     for room in rooms:
@@ -100,7 +106,7 @@ def test_the_same_best_as_trying_everything(model, devices, batch, t):
 
 
 @pytest.mark.parametrize("model,devices,batch,setup,every", [
-    (TINY, 4, 4, Setup(H100), 3), (EXPERTS, 4, 4, Setup(H100), 17),
+    (TINY, 4, 4, Setup(H100), 3), (EXPERTS, 4, 4, Setup(H100), 17), (LATENT, 4, 4, Setup(H100), 13),
     (TINY, 24, 24, Setup(H100, counting=Counting(fused=True)), 47),
 ])  # fmt: skip
 def test_what_is_put_together_is_what_the_engine_counts(model, devices, batch, setup, every):
@@ -108,7 +114,8 @@ def test_what_is_put_together_is_what_the_engine_counts(model, devices, batch, s
     work = task(model, devices, batch, 32, setup=setup)
     found = _Search(work, lambda done, total: None)
     looked = 0
-    for number, (bound, one) in enumerate(found.bounded()):
+    every_one = ((bound, one) for bound, family in found.bounded(list(found.families())) for one in family.candidates())
+    for number, (bound, one) in enumerate(every_one):
         if number % every:
             continue
         layout, run = work.of(one)
@@ -118,7 +125,8 @@ def test_what_is_put_together_is_what_the_engine_counts(model, devices, batch, s
         assert isclose(found.known.seconds(one), time.seconds, rel_tol=1e-9)
         assert bound <= time.seconds
         size = fit(model, layout, run, 0).held.bytes
-        assert found.known.least_bytes(one) <= size and found.known.kept(one) <= size
+        assert found.known.least_bytes(one) <= size
+        assert found.known.kept(one) <= found.known.kept(one, gathered=True) <= size
         looked += 1
     assert looked > 50
 
@@ -148,6 +156,27 @@ def test_progress_goes_to_its_end():
     seen = []
     search(task(TINY, 2, 2, 16), progress=lambda done, total: seen.append((done, total)))
     assert seen and all(0 <= done <= total for done, total in seen) and seen == sorted(seen)
+
+
+@pytest.mark.parametrize("name", [
+    "deepseek-v3", "gemma-3-1b", "gpt-oss-20b", "bloom-560m", "bert-base", "t5-small", "albert-base",
+])  # fmt: skip
+@pytest.mark.parametrize("mode", MODES)
+def test_sections_add_up_to_their_stage(name, mode):
+    """What a stage keeps, and its weights, are the sums over its sections; of layers that share more a stage is one section."""
+    model = load(name)
+    run = Training(step=Step.train(2, 64), kernels=TRAINING)
+    known, widths = Sections(model, run), run.precision.widths()
+    assert known.apart == (name not in ("t5-small", "albert-base"))
+    for kind in {*known.whole, *(known.pieces(3, 1) if model.encoder is None else ())}:
+        whole = known.budget(kind, 2, mode)
+        kept = [(Fraction(count, section.times), known.lines(section, 2, mode).activations(widths))
+                for section, count in known.mix((kind,), layers=True)]  # fmt: skip
+        all_kept = whole.activations(widths)
+        assert sum(share * (found.bytes - found.buffers) for share, found in kept) == all_kept.bytes - all_kept.buffers
+        parts = [(Fraction(count, section.times), known.lines(section, 2, mode)) for section, count in known.mix((kind,))]
+        assert sum(share * part.parameters().total for share, part in parts) == whole.parameters().total
+        assert sum(share * part.work().forward for share, part in parts) == whole.work().forward
 
 
 # -- divisions ---------------------------------------------------------------------------------------------------------

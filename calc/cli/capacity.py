@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
     def free(self, machine: Machine) -> int:
         """The same of another machine."""
-        return machine.memory_bytes - nbytes("--reserve", self.reserve, machine.memory_bytes)
+        return free(self.reserve, machine)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -54,6 +54,11 @@ class Place(NamedTuple):
         """The same as a line."""
         facts = self.facts
         return f"{facts['name']}: {facts['memory']:,} bytes a device, {facts['reserve']:,} of them kept free"
+
+
+def free(reserve: str, machine: Machine) -> int:
+    """The bytes of a machine's device when so much of it stays free."""
+    return machine.memory_bytes - nbytes("--reserve", reserve, machine.memory_bytes)
 
 
 def make_place(given: runs.Given) -> Place:
@@ -94,7 +99,7 @@ place = runs.gathered(
     _COUNT, _RESERVE,
 )  # fmt: skip
 room = runs.gathered(
-    "place", make_room,
+    "room", dict,
     click.option("--gpu", default=None, metavar="NAME", help="A machine (blockcalc machines), or a TOML file of your own."),
     click.option("--memory", default=None, metavar="SIZE", help="A device's memory, in place of a machine: 24GiB."),
     _COUNT, _RESERVE,

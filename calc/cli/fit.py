@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import click
@@ -27,7 +28,7 @@ from . import capacity, fits, options, planned, runs
 @options.output
 @click.pass_context
 def command(
-    ctx: click.Context, model: str, changes: tuple[str, ...], place: capacity.Place, largest: Any, question: str | None,
+    ctx: click.Context, model: str, changes: tuple[str, ...], room: runs.Given, largest: Any, question: str | None,
     layout: Layout, run: Any, vocab_multiple: int | None, form: str | None,
 ) -> None:  # fmt: skip
     """Does a run fit into the memory of a device, what is missing, and what would fit. Exit code 1: no.
@@ -39,7 +40,7 @@ def command(
     blockcalc fit llama-3.1-8b --gpu h100-sxm --serve --largest context
     blockcalc fit llama-3.1-8b --gpu a100-sxm-80 --serve --context 4096 --largest concurrency --reserve 10%
     blockcalc fit llama-3.1-70b --gpu h100-sxm --train --seq 8192 --recompute full --devices
-    blockcalc fit mixtral-8x7b --serve --context 32768 --prefill 1 --gpu rtx4090 --machines
+    blockcalc fit mixtral-8x7b --serve --context 32768 --prefill 1 --machines
     blockcalc fit llama-3.1-8b --memory 8GiB --serve --context 8192 --prefill 1 --formats
     """
     if largest is not None and question is not None:
@@ -51,8 +52,12 @@ def command(
         raise InputError(f"--largest context: {subject.name} always has {component.embedding.length} positions")
     kernels, notes = capacity.settled(component, run.kernels)
     run = replace(run, kernels=kernels, step=runs.settled(component, run.step))
-    asked = fits.Asked(subject.name, component, place, capacity.devices(place, layout), run, notes)
-    answer = fits.QUESTIONS["largest" if largest else question or "fit"](asked, largest)
+    if question == "machines":
+        answer = fits.machines(subject.name, component, run, partial(capacity.free, room["reserve"]), notes)
+    else:
+        place = capacity.make_room(room)
+        asked = fits.Asked(subject.name, component, place, capacity.devices(place, layout), run, notes)
+        answer = fits.QUESTIONS["largest" if largest else question or "fit"](asked, largest)
     options.warn_beyond_table(subject, answer.data["largest"]["value"] if largest == "context" else run.step.s)
     options.emit(form, answer.data, *answer.tables)
     ctx.exit(0 if answer.yes else 1)
@@ -62,10 +67,10 @@ SEARCHED = {
     "devices": ("count", "tp", "pp", "dp", "cp", "ep", "etp", "sp", "ulysses", "zero", "chunks", "stages"),
     "formats": ("quant",),
 }
-SEARCHED["machines"] = ("memory", *SEARCHED["devices"])
+SEARCHED["machines"] = ("gpu", "memory", *SEARCHED["devices"])
 """What each question searches, and so is not given."""
 
 
 def _check_answered(question: str | None) -> None:
     for name in runs.said(*SEARCHED.get(question or "", ())):
-        raise InputError(f"--{question}: finds the layout, the devices or the format by itself; leave out --{name}")
+        raise InputError(f"--{question}: finds the machine, layout, devices or format by itself; leave out --{name}")

@@ -10,6 +10,7 @@ from ..parallel.layout import Layout
 from ..plan.fit import Fit, fit, largest, quantised, resized
 from ..plan.smallest import Devices, Roomy, Smallest, catalogue
 from ..tables.table import Column, Table
+from ..timing.machine import Machine
 from . import planned, runs
 from .capacity import Place
 
@@ -61,11 +62,16 @@ def parts(found: Fit, notes: tuple[str, ...] = ()) -> Table:
     return Table(title, (Column("part"), Column("bytes", "bytes"), Column("no room for", "bytes")), (*rows, *total), notes)
 
 
+NOT_COUNTED = (
+    "not counted: the driver's and libraries' own memory, and what an allocator cannot use; keep it free with --reserve"
+)
+
+
 def lines(asked: Asked, layout: Layout) -> tuple[str, ...]:
     """What the answer assumes."""
     return (
         asked.place.words, *planned.lines(planned.about(layout, asked.run)), *asked.notes,
-        "not counted: the driver's and libraries' own memory, and what an allocator cannot use; keep it free with --reserve",
+        NOT_COUNTED,
     )
 
 
@@ -85,15 +91,19 @@ def question_largest(asked: Asked, what: Any) -> Answer:
     layout, _ = asked.laid_out()
     found = largest(asked.model, layout, asked.run, asked.place.available, what)
     asked = asked._replace(run=resized(asked.run, what, max(found.at, found.unit), layout))
+    if found.limit == "positions":
+        note = f"the learned position table ends at {found.rows:,}: it is the limit, and memory is not"
+        asked = asked._replace(notes=(note, *asked.notes))
     sizes = [(found.at, found.here), (found.at + found.unit, found.after)]
     rows = tuple((size, fit.held.bytes, fit.free, "yes" if fit.fits else "no") for size, fit in sizes if fit is not None)
     columns = Column(what, "size"), Column("bytes", "bytes"), Column("free", "bytes"), Column("fits")
     unit = f" of multiples of {found.unit}" if found.unit > 1 else ""
     title = f"largest {what}{unit}: {found.at:,}" if found.at else f"no {what} fits"
-    if found.after is None:
+    if found.limit is None:
         title = f"every {what} fits up to {found.at:,}, the largest size there is"
-    data: dict[str, Any] = {"what": what, "value": found.at, "unit": found.unit, "bounded": found.after is not None}
-    data |= {"looked_at": found.looked, "at": found.here and memory(found.here), "next": found.after and memory(found.after)}
+    data: dict[str, Any] = {"what": what, "value": found.at, "unit": found.unit, "bounded": found.limit is not None}
+    data |= {"limit": found.limit, "looked_at": found.looked}
+    data |= {"at": found.here and memory(found.here), "next": found.after and memory(found.after)}
     return Answer({**about(asked, layout), "largest": data}, (Table(title, columns, rows, lines(asked, layout)),), found.at > 0)
 
 
@@ -117,9 +127,9 @@ def _smallest(found: Smallest) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def question_machines(asked: Asked, what: Any) -> Answer:
-    """Which machines, and how few of each?"""
-    found = catalogue(asked.model, asked.run, asked.place.free)
+def machines(name: str, model: Any, run: Any, free: Callable[[Machine], int], notes: tuple[str, ...]) -> Answer:
+    """Which machines of the list, and how few of each? *free* are the bytes that a device of one may hold."""
+    found = catalogue(model, run, free)
     columns = (
         Column("machine"), Column("devices", "size"), Column("layout"), Column("bytes of one", "bytes"),
         Column("free", "bytes"),
@@ -129,14 +139,15 @@ def question_machines(asked: Asked, what: Any) -> Answer:
         if one.found else (one.machine.name, None, f"none up to {one.tried}", None, None)
         for one in found
     )  # fmt: skip
-    notes = (
+    facts = planned.about(Layout(), run)
+    said = (
         "Of each the fewest devices, in the layout that leaves most room; those of the least memory in all first. Memory is all"
         " that is asked: not whether a machine has the types.",
-    )
-    title = "machines on which it fits"
-    data = {**about(asked, Layout()), "machines": [_smallest(one) for one in found]}
-    del data["layout"], data["machine"]
-    return Answer(data, (Table(title, columns, rows, (*notes, *lines(asked, Layout())[2:])),), any(one.found for one in found))
+        *planned.lines(facts)[1:], *notes, NOT_COUNTED,
+    )  # fmt: skip
+    del facts["layout"]
+    data = {"model": name, **facts, "notes": list(notes), "machines": [_smallest(one) for one in found]}
+    return Answer(data, (Table("machines on which it fits", columns, rows, said),), any(one.found for one in found))
 
 
 def _words(layout: Layout) -> str:
@@ -169,6 +180,5 @@ def question_formats(asked: Asked, what: Any) -> Answer:
 
 
 QUESTIONS: Mapping[str, Callable[[Asked, Any], Answer]] = {
-    "fit": question_fit, "largest": question_largest, "devices": question_devices, "machines": question_machines,
-    "formats": question_formats,
+    "fit": question_fit, "largest": question_largest, "devices": question_devices, "formats": question_formats,
 }  # fmt: skip

@@ -14,7 +14,8 @@ from ..errors import InputError
 from ..parallel.layout import Layout
 from ..plan.deploy import Service, deploy
 from ..plan.layouts import Wanted
-from ..plan.search import Task, search
+from ..plan.search import search
+from ..plan.task import Task
 from ..timing.costs import Counting
 from . import capacity, options, plans, runs, works
 
@@ -77,7 +78,8 @@ def command(
     component = runs.padded(subject, vocab_multiple)
     work = _serving(given) if given["mode"] == "serve" else _training(given)
     kernels, notes = capacity.settled(component, work.run.kernels)
-    run: Any = replace(work.run, kernels=kernels, step=runs.settled(component, work.run.step))
+    step = work.last(component) if isinstance(work, works.ServingWork) else runs.settled(component, work.run.step)
+    run: Any = replace(work.run, kernels=kernels, step=step)
     setup = capacity.setup(place, Layout(), efficiency, fused or bool(notes), Counting(precision=run.precision))
     with _progress() as progress:
         if isinstance(work, works.ServingWork):

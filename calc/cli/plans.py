@@ -7,7 +7,8 @@ from typing import Any
 from ..parallel.layout import Layout
 from ..plan.deploy import Deployed, Lost, Served, Service
 from ..plan.differences import longer_share, longer_wait, slower
-from ..plan.search import Found, Task, Timed
+from ..plan.search import Found, Timed
+from ..plan.task import Task
 from ..tables.table import Column, Table
 from . import fits, panels, runs
 from .capacity import Place

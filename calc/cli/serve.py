@@ -47,7 +47,7 @@ def command(
     component = runs.padded(subject, vocab_multiple)
     kernels, notes = capacity.settled(component, work.run.kernels)
     reads = works.reads(component)
-    run = replace(work.run, kernels=kernels, step=runs.settled(component, work.run.step))
+    run = replace(work.run, kernels=kernels, step=work.last(component))
     found = capacity.devices(place, layout)
     setup = capacity.setup(place, found or layout, efficiency, fused or bool(notes), Counting(precision=run.precision))
     prompt, context = work.prompt, work.prompt + work.output
@@ -62,6 +62,6 @@ def command(
     price_, pue_ = capacity.priced(price, pue)
     answer = panel.serve(component, setup, run, place.available, prompt, work.output, price=price_, overhead=pue_)
     data, tables = panels.serve(subject.name, place, setup, run, answer, (prompt, work.output), (*notes, *reads))
-    options.warn_beyond_table(subject, context)
+    options.warn_beyond_table(subject, int(run.step.s))
     options.emit(form, data, *tables)
     ctx.exit(0 if answer.fit.fits else 1)

@@ -10,7 +10,8 @@ import click
 from ..errors import UndefinedError
 from ..parallel.layout import Layout
 from ..plan import panel
-from ..plan.search import Task, search
+from ..plan.search import search
+from ..plan.task import Task
 from ..timing.costs import Counting
 from . import capacity, options, panels, runs, works
 

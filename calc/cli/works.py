@@ -16,6 +16,7 @@ from ..plan.absorb import absorbed
 from ..storage.optimizers import OPTIMIZERS
 from ..storage.precision import Precision, named
 from ..tensor import Step
+from ..timing.request import Request
 from . import options, runs
 
 MICROBATCH = "Sequences of a microbatch"
@@ -37,6 +38,10 @@ class ServingWork(NamedTuple):
     prompt: int
     output: int
     run: Serving
+
+    def last(self, model: Model) -> Step:
+        """The step at the end of a request, where it holds its whole answer."""
+        return model.fit(Request.to(model, self.prompt).writing(self.batch or 1, self.output))
 
 
 def training(given: runs.Given, batch: int) -> TrainingWork:
@@ -64,15 +69,12 @@ def serving(given: runs.Given) -> ServingWork:
 
 
 ABSORBED = "Latent attention reads prompts with keys and values expanded, and decodes absorbed."
-SOURCE = "The encoder reads as many tokens as the decoder holds: the prompt's at first, at last the whole request's."
+APART = "The encoder reads the prompt; the decoder begins with one token, and holds the answer."
 
 
 def reads(model: Model) -> tuple[str, ...]:
-    """How the model reads a prompt, where it is not as others do. Raises InputError for one that answers nothing."""
-    if model.embedding.length is not None:
-        raise InputError(f"{model.name}: every input has {model.embedding.length} positions, and no token is put out")
-    source = model.encoder_embedding and model.encoder_embedding.length
-    alone = (ABSORBED, absorbed(model) is not model), (SOURCE, model.encoder is not None and source is None)
+    """How the model reads a prompt, where it is not as others do."""
+    alone = (ABSORBED, absorbed(model) is not model), (APART, Request.to(model, 1).apart)
     return tuple(note for note, said in alone if said)
 
 

@@ -6,9 +6,10 @@ Data ranks differ only where something does not divide; what is counted is the f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache, cached_property
 from typing import NamedTuple
 
-from ..budget import Budget, Policy, Widths
+from ..budget import Activations, Budget, Policy, Widths
 from ..convention import flops
 from ..declare import declaration
 from ..dims import Dim, largest, smaller, spread
@@ -78,20 +79,17 @@ def heaviest(ranks: Sequence[Held]) -> Held:
 
 def training(model: Model, layout: Layout, run: Training) -> tuple[Held, ...]:
     """What a device of each pipeline rank holds while *model* trains. Raises InputError naming sizes that do not divide."""
-    pieces = [_Piece.of(stage, layout, run) for stage in stages(model, layout)]
+    once = cache(lambda stage: _Piece(stage, layout, run))  # equal stages are one
+    pieces = [once(stage) for stage in stages(model, layout)]
     found = []
     for rank in range(layout.pp):
         own, states = pieces[rank :: layout.pp], States(layout, run)
         for piece in own:
             states.add(piece.part)
         parts = states.parts() | states.gathered() | _activations(layout, run, rank, own)
-        found.append(Held(rank, parts, *_counts([piece.part for piece in own], run.microbatches)))
+        work = run.microbatches * sum(flops(piece.part).total for piece in own)
+        found.append(Held(rank, parts, sum(piece.part.parameters().total for piece in own), work))
     return tuple(found)
-
-
-def _counts(pieces: Sequence[Budget], times: int) -> tuple[Dim, Dim]:
-    """Parameters of a rank's pieces, and FLOPs of so many of their steps."""
-    return sum(piece.parameters().total for piece in pieces), times * sum(flops(piece).total for piece in pieces)
 
 
 class States:
@@ -106,8 +104,9 @@ class States:
         self.layout, self.run = layout, run
         self._parts: dict[str, Dim] = {}
         self._flat: dict[Dim, Dim] = {}
-        self._units: dict[str | None, Dim] = {}
-        self._equal: dict[str | None, Dim] = {}
+        self._units: dict[tuple[int, str] | None, Dim] = {}  # by piece and layer; None for what stands outside the layers
+        self._equal: dict[tuple[int, str] | None, Dim] = {}
+        self._pieces = 0
 
     @property
     def _whole(self) -> tuple[str, ...]:
@@ -116,6 +115,7 @@ class States:
 
     def add(self, piece: Budget) -> None:
         """The weights of a piece of the model, each once."""
+        self._pieces += 1
         seen: set[Tensor] = set()
         for line in piece.lines:
             for tensor in line.weights:
@@ -128,9 +128,10 @@ class States:
         ranks = self.layout.expert_replicas if line.bank != 1 else self.layout.replicas
         if self.layout.zero == 3 and ranks != 1:
             layers = 1 if line.layer is None else line.copies
-            self._equal[line.layer] = layers
+            unit = None if line.layer is None else (self._pieces, line.layer)
+            self._equal[unit] = layers
             whole = spread(tensor.copies, layers) * self.run.precision.nbytes(weight)
-            self._units[line.layer] = self._units.get(line.layer, 0) + whole
+            self._units[unit] = self._units.get(unit, 0) + whole
             cut = fully_sharded(line, tensor, ranks)
             weight = weight._replace(tensor=cut, inputs=cut.axes[1:] or cut.axes, each=())
         flat = tensor.grad and self.layout.zero in (1, 2) and ranks != 1
@@ -168,32 +169,35 @@ class States:
         return {"gathered": rest + largest((0, *pairs, *equal))}
 
 
-class _Piece(NamedTuple):
-    """A piece of the model without checkpoints, a rank's part of it, and that part as it is run."""
+class _Piece:
+    """A piece of the model: *whole* without checkpoints, a rank's *plain* part of that, and the *part* as it is run."""
 
-    whole: Budget
-    plain: Budget
-    part: Budget
+    def __init__(self, stage: Stage, layout: Layout, run: Training) -> None:
+        self.layout, self.widths = layout, run.precision.widths()
+        self.whole = run.budget(stage, "none")
+        self.plain = shard(self.whole, layout)
+        self.part = self.plain if run.recompute == "none" else shard(run.budget(stage), layout)
 
-    @classmethod
-    def of(cls, stage: Stage, layout: Layout, run: Training) -> _Piece:
-        """That of a stage."""
-        whole = run.budget(stage, "none")
-        plain = shard(whole, layout)
-        return cls(whole, plain, plain if run.recompute == "none" else shard(run.budget(stage), layout))
+    @cached_property
+    def kept(self) -> Activations:
+        """What is kept of one microbatch."""
+        return self.part.activations(self.widths)
+
+    @cached_property
+    def working(self) -> Dim:
+        """What else is alive at the worst moment."""
+        return Pass(self.part, self.plain, self.widths, *_sent(self.whole, self.layout, self.widths)).training()
 
 
 def _activations(layout: Layout, run: Training, rank: int, pieces: Sequence[_Piece]) -> dict[str, Dim]:
     """What is kept of the microbatches in flight, the buffers, what else is alive at the worst moment, and what the framework
     adds."""
     widths, framework = run.precision.widths(), run.framework
-    kept = [piece.part.activations(widths) for piece in pieces]
-    held = [found.bytes - found.buffers for found in kept]
+    held = [piece.kept.bytes - piece.kept.buffers for piece in pieces]
     moments = [sum(held[chunk] for chunk in moment) for moment in in_flight(layout, rank, run.microbatches)]
-    passes = (Pass(piece.part, piece.plain, widths, *_sent(piece.whole, layout, widths)) for piece in pieces)
     found = {
-        "activations": largest(moments), "buffers": largest(found.buffers for found in kept),
-        "working": largest(one.training() for one in passes),
+        "activations": largest(moments), "buffers": largest(piece.kept.buffers for piece in pieces),
+        "working": largest(piece.working for piece in pieces),
     }  # fmt: skip
     shapes = {shape: size for piece in pieces for shape, size in framework.placeholders(piece.part).items()}
     if framework.placeholder:
@@ -240,21 +244,41 @@ class Serving:
 
 def serving(model: Model, layout: Layout, run: Serving) -> tuple[Held, ...]:
     """What a device of each pipeline rank holds while *model* runs the step: weights, the cache, the widest line."""
-    widths = run.precision.widths()
-    wholes = [run.budget(stage) for stage in stages(model, layout)]
+    once = cache(lambda stage: _served(stage, layout, run))  # equal stages are one
+    pieces: list[_Served] = [once(stage) for stage in stages(model, layout)]
     found = []
     for rank in range(layout.pp):
-        own = [shard(whole, layout) for whole in wholes[rank :: layout.pp]]
-        sends = [_sent(whole, layout, widths) for whole in wholes[rank :: layout.pp]]
-        found.append(Held(rank, {
-            "weights": sum(sum(weight_bytes(piece, run.precision).values()) for piece in own),
-            "kv_cache": sum(sum(piece.cache(widths, run.policy).values()) for piece in own),
-            "buffers": largest(sum(b.numel * widths[b.role] for b in piece.buffers) for piece in own),
-            "working": largest(Pass(piece, piece, widths, *sent).serving() for piece, sent in zip(own, sends, strict=True)),
-            "rounding": sum(_rounding(piece, run.precision) for piece in own),
-        } | ({"workspace": run.workspace} if run.workspace else {}),
-            *_counts(own, 1), sum(piece.cache_per_token(widths, run.policy) for piece in own)))  # fmt: skip
+        weights, caches, buffers, working, rounding, parameters, work, token = zip(*pieces[rank :: layout.pp], strict=True)
+        parts = {
+            "weights": sum(weights), "kv_cache": sum(caches), "buffers": largest(buffers), "working": largest(working),
+            "rounding": sum(rounding),
+        } | ({"workspace": run.workspace} if run.workspace else {})  # fmt: skip
+        found.append(Held(rank, parts, sum(parameters), sum(work), sum(token)))
     return tuple(found)
+
+
+class _Served(NamedTuple):
+    """What a piece of the model holds of each part in serving, its parameters, FLOPs, and the cache of one more token."""
+
+    weights: Dim
+    kv_cache: Dim
+    buffers: Dim
+    working: Dim
+    rounding: Dim
+    parameters: Dim
+    flops: Dim
+    kv_per_token: Dim
+
+
+def _served(stage: Stage, layout: Layout, run: Serving) -> _Served:
+    whole, widths = run.budget(stage), run.precision.widths()
+    piece = shard(whole, layout)
+    return _Served(
+        sum(weight_bytes(piece, run.precision).values()), sum(piece.cache(widths, run.policy).values()),
+        sum(b.numel * widths[b.role] for b in piece.buffers),
+        Pass(piece, piece, widths, *_sent(whole, layout, widths)).serving(), _rounding(piece, run.precision),
+        piece.parameters().total, flops(piece).total, piece.cache_per_token(widths, run.policy),
+    )  # fmt: skip
 
 
 def _rounding(piece: Budget, precision: Precision) -> Dim:

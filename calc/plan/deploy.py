@@ -13,14 +13,15 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from ..errors import BlockcalcError, InputError
-from ..memory.held import Serving
+from ..memory.held import Held, Serving
 from ..model import Model
 from ..parallel.layout import Layout
 from ..tensor import Step
+from ..timing.request import Request
 from ..timing.roofline import Setup
-from ..timing.serving import Tokens, first_token, next_token
+from ..timing.serving import Tokens, first_token, served
 from .absorb import absorbed
-from .fit import Fit, fit
+from .fit import Fit, held
 from .layouts import Wanted, shares, splits
 from .search import NOTHING, Progress
 
@@ -81,12 +82,16 @@ class Deployed(NamedTuple):
 
 def held_serving(model: Model, layout: Layout, run: Serving, batch: int, prompt: int, context: int, available: int) -> Fit:
     """What a device holds when *batch* requests stand at *context*, and either all decode or one prompt is read at once."""
-    decoding = fit(model, layout, replace(run, step=Step.decode(batch, context)), available)
-    step = replace(Step.prefill(1, prompt), head="last")
-    reading = fit(model, layout, replace(run, step=step), available).held
-    parts = dict(decoding.held.parts)
+    request = Request.to(model, prompt)
+    reading = held(model, layout, replace(run, step=request.reading(1)))
+    return _beside(reading, held(model, layout, replace(run, step=request.writing(batch, context - prompt))), available)
+
+
+def _beside(reading: Held, decoding: Held, available: int) -> Fit:
+    """Weights and caches as they are when decoding, of all else what is more."""
+    parts = dict(decoding.parts)
     parts |= {name: max(size, reading.parts[name]) for name, size in parts.items() if name not in ("weights", "kv_cache")}
-    return Fit(decoding.held._replace(parts=parts), available)
+    return Fit(decoding._replace(parts=parts), available)
 
 
 def deploy(service: Service, shown: int = 1, progress: Progress | None = None) -> Deployed:
@@ -101,6 +106,8 @@ class _Deploy:
         self.timed = 0
         self._held: dict[tuple[Layout, int], Fit] = {}
         self._first: dict[Layout, Tokens] = {}
+        self._reading: dict[Layout, Held] = {}
+        self.request = Request.to(service.model, service.prompt)
 
     def found(self, shown: int, progress: Progress) -> Deployed:
         service = self.service
@@ -131,7 +138,7 @@ class _Deploy:
 
     def rank(self, one: Served) -> float:
         """Smaller is better."""
-        return one.each.seconds if self.service.goal == "latency" else -one.each.per_second
+        return float(one.each.seconds if self.service.goal == "latency" else -one.each.per_second)
 
     def layout(self, layout: Layout, worst: Served | None) -> Served | Lost:
         """The layout at its best batch. *worst* is the last of enough answers."""
@@ -143,7 +150,7 @@ class _Deploy:
         if not self.quick(one):
             return Lost(layout, "latency", one)
         if service.batch is None and service.goal == "throughput":
-            most = self.most(lambda size: self.fits(layout, size).fits, 1, MOST)
+            most = self.roomiest(layout)
             full = self.served(layout, most)
             if worst is not None and self.rank(full) >= self.rank(worst):
                 return Lost(layout, "slower", full)
@@ -151,6 +158,19 @@ class _Deploy:
                 return full
             one = self.served(layout, self.most(lambda size: self.quick(self.served(layout, size)), 1, most))
         return one
+
+    def roomiest(self, layout: Layout) -> int:
+        """The largest batch that fits, of which 1 is one. Bytes grow about in proportion to it, so that the line through two
+        counts says where to look next; every fourth time the middle is looked at."""
+        low, high, guess, told = 1, MOST + 1, 2, 0
+        while high - low > 1:
+            here, there = self.fits(layout, low).free, self.fits(layout, guess).free
+            each = (here - there) // (guess - low)
+            low, high = (guess, high) if there >= 0 else (low, guess)
+            here, told = self.fits(layout, low).free, told + 1
+            guess = low + here // each if each > 0 and told % 4 else (low + high) // 2
+            guess = min(max(guess, low + 1), high - 1, 8 * low)
+        return low
 
     def most(self, holds: Callable[[int], bool], low: int, most: int) -> int:
         """The largest size for which it holds, of which *low* is one."""
@@ -174,10 +194,15 @@ class _Deploy:
         """All bytes, with so many requests a data rank."""
         service, key = self.service, (layout, batch)
         if key not in self._held:
-            self._held[key] = held_serving(
-                service.model, layout, service.run, batch, service.prompt, service.context, service.available
-            )
+            if layout not in self._reading:
+                self._reading[layout] = held(service.model, layout, replace(service.run, step=self.request.reading(1)))
+            decoding = held(self.model, layout, replace(service.run, step=self.writing(batch)))
+            self._held[key] = _beside(self._reading[layout], decoding, service.available)
         return self._held[key]
+
+    def writing(self, batch: int) -> Step:
+        """The last decode step of so many requests."""
+        return self.request.writing(batch, self.service.context - self.service.prompt)
 
     def served(self, layout: Layout, batch: int) -> Served:
         """Times and bytes."""
@@ -186,5 +211,5 @@ class _Deploy:
         if layout not in self._first:
             self._first[layout] = first_token(service.model, setup, 1, service.prompt, service.run.kernels)
         first = self._first[layout]
-        each = next_token(self.model, setup, batch, service.context, service.run.kernels)
+        each = served(self.model, setup, self.writing(batch), service.run.kernels)
         return Served(layout, batch, first, each, self.fits(layout, batch))

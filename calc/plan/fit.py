@@ -118,7 +118,8 @@ def unit(what: Size, layout: Layout) -> int:
 
 class Largest(NamedTuple):
     """The largest size that fits, and what is held there and one unit further; ``at`` is 0 where not even one unit fits, and
-    ``after`` None where every size up to 2**40 fits. ``looked`` sizes were counted."""
+    ``after`` None where every size fits that there is: up to 2**40, a context up to the end of a learned position table of
+    ``rows``. ``looked`` sizes were counted."""
 
     what: Size
     at: int
@@ -126,23 +127,35 @@ class Largest(NamedTuple):
     here: Fit | None
     after: Fit | None
     looked: int
+    rows: int | None = None
+
+    @property
+    def limit(self) -> Literal["memory", "positions"] | None:
+        """What no larger size is for, if anything."""
+        if self.after is not None:
+            return "memory"
+        return None if self.rows is None else "positions"
 
 
 def largest(model: Model, layout: Layout, run: Run, available: int, what: Size) -> Largest:
     """The largest *what* of the run, by doubling and halving over exact counts.
 
-    Raises InputError where the counts go up and down, so that no boundary can be told.
+    Raises InputError where the counts go up and down, so that no boundary can be told, and where a learned position table is
+    shorter than the shortest context.
     """
     step = unit(what, layout)
-    start = run.step.t if what == "context" and run.step.t != run.step.s else 1
+    start = ceil((run.step.t if what == "context" and run.step.t != run.step.s else 1) / step)
+    rows = None if what != "context" or model.positions is None else int(model.positions)
+    if rows is not None and rows < start * step:
+        raise InputError(f"{model.name} has {rows} learned positions, but the shortest context here is {start * step}")
 
     def look(units: int) -> Fit:
         return fit(model, layout, resized(run, what, units * step, layout), available)
 
-    seen = boundary(look, ceil(start / step), LARGEST_SIZE // step)
+    seen = boundary(look, start, (LARGEST_SIZE if rows is None else rows) // step)
     inside = [units for units, found in seen.items() if found.fits]
     at = max(inside, default=0)
-    return Largest(what, at * step, step, seen.get(at), seen.get(at + 1 if inside else min(seen)), len(seen))
+    return Largest(what, at * step, step, seen.get(at), seen.get(at + 1 if inside else min(seen)), len(seen), rows)
 
 
 def boundary(look: Callable[[int], Fit], first: int, most: int) -> dict[int, Fit]:

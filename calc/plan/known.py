@@ -1,35 +1,22 @@
-"""What a search has counted once: of each kind of pipeline stage under each split, its time and its bytes.
+"""What a search has counted once: the time and the bytes of each section of a stage, under each split.
 
 A candidate's time is put together from these, and equals ``training_step``'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from ..budget import Budget
 from ..errors import BlockcalcError
-from ..memory.held import States
 from ..parallel.collectives import gradients
-from ..parallel.layout import Layout
-from ..parallel.shard import shard
-from ..parallel.stages import Stage, in_flight, stages
+from ..recorder import Recompute
 from ..timing.roofline import links, roofline
 from ..timing.serving import boundaries
 from ..timing.training import bubble, optimizer_traffic
-from .layouts import Split, least_data, shares
-
-if TYPE_CHECKING:
-    from .search import Candidate, Task
-
-T = TypeVar("T")
-Kinds = tuple[int, ...]
-"""The kinds of a rank's pieces, in order."""
-
-SAFE = 1 - 1e-9
-"""Sums of seconds in another order differ by less."""
+from .layouts import Split
+from .room import SAFE, Room
+from .sections import Kinds, Section, layout
+from .task import Candidate, Task
 
 ROUNDED = 1 - 1e-3
 """Whole bytes of the experts that a microbatch reaches are off by less."""
@@ -45,9 +32,9 @@ class Sums(NamedTuple):
     waits: float = 0.0
     beside: float = 0.0
 
-    def plus(self, other: Sums) -> Sums:
-        """One after the other."""
-        return Sums(*(one + two for one, two in zip(self, other, strict=True)))
+    def plus(self, other: Sums, times: float = 1) -> Sums:
+        """One after the other, the second so many times."""
+        return Sums(self.local + times * other.local, self.waits + times * other.waits, self.beside + times * other.beside)
 
     @property
     def seconds(self) -> float:
@@ -55,92 +42,53 @@ class Sums(NamedTuple):
         return self.local + self.waits + max(0.0, self.beside - self.local)
 
 
-class Known:
-    """Remembers; asks each question of the engine once."""
+class Known(Room):
+    """Seconds and bytes of the candidates of a task."""
 
     def __init__(self, task: Task) -> None:
-        self.task = task
-        self._made: dict[object, object] = {}
-        self._kinds: dict[object, int] = {}
-        self._stages: list[Stage] = []
-        self.whole = self.pieces(1, 1)
-
-    def once(self, key: object, make: Callable[[], T]) -> T:
-        """What was made for the key, or is made now."""
-        if key not in self._made:
-            self._made[key] = make()
-        return self._made[key]  # type: ignore[return-value]
-
-    # -- stages --------------------------------------------------------------------------------------------------------
-
-    def pieces(self, pp: int, chunks: int) -> Kinds:
-        """The kind of every piece of the model in order."""
-        return self.once(("pieces", pp, chunks), lambda: self._pieces(pp, chunks))
-
-    def _pieces(self, pp: int, chunks: int) -> Kinds:
-        layout = Layout(pp=pp, chunks=chunks, stages=shares(self.task.layers, pp * chunks))
-        found = []
-        for stage in stages(self.task.model, layout):
-            stack = stage.layers
-            key = stack and (stack.order, tuple((layer.name, layer.l) for layer in stack.layers)), stage.first, stage.last
-            if key not in self._kinds:
-                self._kinds[key] = len(self._stages)
-                self._stages.append(stage)
-            found.append(self._kinds[key])
-        return tuple(found)
-
-    def ranks(self, pp: int, chunks: int) -> dict[tuple[Kinds, int], int]:
-        """The distinct ranks of a pipeline, as their pieces and how many of these send on, each with the first of its kind."""
-
-        def make() -> dict[tuple[Kinds, int], int]:
-            pieces = self.pieces(pp, chunks)
-            found: dict[tuple[Kinds, int], int] = {}
-            for rank in range(pp):
-                found.setdefault((pieces[rank::pp], chunks - (rank == pp - 1)), rank)
-            return found
-
-        return self.once(("ranks", pp, chunks), make)
-
-    def budget(self, kind: int, microbatch: int, mode: str) -> Budget:
-        """The whole trace of a stage."""
-
-        def make() -> Budget:
-            run = self.task.run
-            run = replace(run, step=replace(run.step, b=microbatch))
-            return run.budget(self._stages[kind], mode)  # type: ignore[arg-type]
-
-        return self.once(("budget", kind, microbatch, mode), make)
+        super().__init__(task.model, task.run)
+        self.setup, self.batch = task.setup, task.batch
 
     def refusal(self, split: Split) -> str:
         """Why the model cannot be split so; empty if it can."""
 
         def make() -> str:
             try:
-                self.passes(self.whole[0], split, 1, "none")
+                self.passes(self.whole, split, 1, "none")
             except BlockcalcError as error:
                 return str(error)
             return ""
 
         return self.once(("refusal", split), make)
 
-    # -- time ----------------------------------------------------------------------------------------------------------
+    # -- one microbatch ------------------------------------------------------------------------------------------------
 
-    def passes(self, kind: int, split: Split, microbatch: int, mode: str) -> Sums:
-        """One microbatch through a stage."""
+    def passes(self, kinds: Kinds, split: Split, microbatch: int, mode: Recompute) -> Sums:
+        """One microbatch through these pieces."""
 
         def make() -> Sums:
-            setup = self.task.setup._replace(layout=split.layout(least_data(split)))
-            time = roofline(self.budget(kind, microbatch, mode), setup)
+            total = Sums()
+            for section, count in self.mix(kinds):
+                total = total.plus(self._passes(section, split, microbatch, mode), count / section.times)
+            return total
+
+        return self.once(("passes", kinds, split, microbatch, mode), make)
+
+    def _passes(self, section: Section, split: Split, microbatch: int, mode: Recompute) -> Sums:
+        cut = section.cut(split)
+
+        def make() -> Sums:
+            time = roofline(self.lines(section, microbatch, mode), self.setup._replace(layout=layout(cut)))
             beside = sum(part.link for part in time.parts if part.hidden)
             return Sums(time.local, sum(part.link for part in time.parts if not part.hidden), beside)
 
-        return self.once(("passes", kind, split, microbatch, mode), make)
+        return self.once(("section's passes", section, cut, microbatch, mode), make)
 
     def sent(self, one: Candidate) -> Sums:
         """What a piece hands on for one microbatch, and gets back."""
 
         def make() -> Sums:
-            setup = self.task.setup._replace(layout=one.split.layout(one.dp, 2))
+            setup = self.setup._replace(layout=one.split.layout(one.dp, 2))
             budget = self.budget(self.pieces(one.pp, one.chunks)[0], one.microbatch, "none")
             parts = links(boundaries((budget, budget), setup.layout)[0], setup, setup.counting.precision.widths())
             hidden = sum(part.link for part in parts if part.hidden)
@@ -148,11 +96,62 @@ class Known:
 
         return self.once(("sent", one.split, one.dp, one.microbatch), make) if one.pp > 1 else Sums()
 
-    def data(self, kind: int, one: Candidate) -> tuple[Sums, Sums]:
+    # -- a step --------------------------------------------------------------------------------------------------------
+
+    def coarse_seconds(self, one: Candidate) -> float:
+        """As ``least_seconds`` if a sequence took no longer than in one microbatch of the whole batch, which shares most."""
+        return ROUNDED * self._mean_rank(one, self.batch, self.batch // one.dp)
+
+    def least_seconds(self, one: Candidate) -> float:
+        """The mean rank's microbatches, the pipeline's bubble and the mean rank's optimizer."""
+        return SAFE * self._mean_rank(one, one.microbatch, one.microbatch * one.microbatches)
+
+    def _mean_rank(self, one: Candidate, microbatch: int, sequences: int) -> float:
+        time = self.passes(self.whole, one.split, microbatch, one.recompute)
+        passes = sequences / microbatch * (time.local + time.waits) * self._busy(one)
+        return (passes + self._optimizer(self.whole, one)) / one.pp
+
+    def _busy(self, one: Candidate) -> float:
+        """All time over that in which a pipeline works."""
+        sizes = one.pp, one.microbatches, one.chunks
+        return self.once(("busy", sizes), lambda: 1 + float(bubble(*sizes)))
+
+    def seconds(self, one: Candidate) -> float:
+        """A step's, as ``training_step`` adds them up."""
+        slowest = exposed = optimizer = 0.0
+        sent = self.sent(one)
+        for kinds, senders in self.ranks(one.pp, one.chunks):
+            time = self.passes(kinds, one.split, one.microbatch, one.recompute)
+            slowest = max(slowest, time.plus(sent, senders).seconds)
+            over = self._over_data(kinds, one)
+            exposed = max(exposed, sum(n * (each.waits + max(0.0, each.beside - time.local)) for n, each in over))
+            optimizer = max(optimizer, self._optimizer(kinds, one))
+        return one.microbatches * slowest * self._busy(one) + exposed + optimizer
+
+    def _over_data(self, kinds: Kinds, one: Candidate) -> tuple[tuple[int, Sums], ...]:
+        """How often, and what, over all pieces; in a pipeline all of it once a step."""
+        step, every = self._data(kinds, one)
+        if one.pp > 1 or one.microbatches == 1:
+            return ((1, step.plus(every)),)
+        return (1, step), (one.microbatches, every)
+
+    def _data(self, kinds: Kinds, one: Candidate) -> tuple[Sums, Sums]:
         """Over data ranks once a step, and for every microbatch."""
 
         def make() -> tuple[Sums, Sums]:
-            setup = self.task.setup._replace(layout=one.split.layout(one.dp, zero=one.zero))
+            step, every = Sums(), Sums()
+            for kind in kinds:
+                found = self._data_of(kind, one)
+                step, every = step.plus(found[0]), every.plus(found[1])
+            return step, every
+
+        return self.once(("data", kinds, one.split, one.dp, one.zero), make)
+
+    def _data_of(self, kind: int, one: Candidate) -> tuple[Sums, Sums]:
+        """The same of one piece."""
+
+        def make() -> tuple[Sums, Sums]:
+            setup = self.setup._replace(layout=one.split.layout(one.dp, zero=one.zero))
             weights = float(setup.counting.precision.linear.bits_per_weight / 8)
             step, every = Sums(), Sums()
             for each in gradients(self.budget(kind, 1, "none"), setup.layout):
@@ -162,104 +161,22 @@ class Known:
                     step, every = (step.plus(found), every) if each.phase == "step" else (step, every.plus(found))
             return step, every
 
-        return self.once(("data", kind, one.split, one.dp, one.zero), make)
+        return self.once(("data of", kind, one.split, one.dp, one.zero), make)
 
-    def optimizer(self, kind: int, one: Candidate) -> float:
-        """The optimizer's step over a stage's weights."""
+    def _optimizer(self, kinds: Kinds, one: Candidate) -> float:
+        """The optimizer's step over the weights of these pieces."""
 
         def make() -> float:
-            layout, setup = one.split.layout(one.dp, zero=one.zero), self.task.setup
-            moved = optimizer_traffic(self.budget(kind, 1, "none"), self.task.run.optimizer, layout)
-            return moved / setup.machine.bandwidth / setup.attained.memory
+            moved = sum(count * self._moved(section, one) // section.times for section, count in self.mix(kinds))
+            return moved / self.setup.machine.bandwidth / self.setup.attained.memory
 
-        return self.once(("optimizer", kind, one.split, one.zero and one.dp, one.zero != 0), make)
+        return self.once(("optimizer", kinds, one.split, one.zero and one.dp, one.zero != 0), make)
 
-    def coarse_seconds(self, one: Candidate) -> float:
-        """As ``least_seconds`` if a sequence took no longer than in one microbatch of the whole batch, which shares most."""
-        return ROUNDED * self._mean_rank(one, self.task.batch, self.task.batch // one.dp)
-
-    def least_seconds(self, one: Candidate) -> float:
-        """The mean rank's microbatches, the pipeline's bubble and the mean rank's optimizer."""
-        return SAFE * self._mean_rank(one, one.microbatch, one.microbatch * one.microbatches)
-
-    def _mean_rank(self, one: Candidate, microbatch: int, sequences: int) -> float:
-        time = self.passes(self.whole[0], one.split, microbatch, one.recompute)
-        idle = 1 + float(bubble(one.pp, one.microbatches, one.chunks))
-        passes = sequences / microbatch * (time.local + time.waits) * idle
-        return (passes + self.optimizer(self.whole[0], one)) / one.pp
-
-    def seconds(self, one: Candidate) -> float:
-        """A step's, as ``training_step`` adds them up."""
-        slowest = exposed = optimizer = 0.0
-        for kinds, senders in self.ranks(one.pp, one.chunks):
-            time = Sums()
-            for kind in kinds:
-                time = time.plus(self.passes(kind, one.split, one.microbatch, one.recompute))
-            alone, data = time.local, self._over_data(kinds, one)
-            for _ in range(senders):
-                time = time.plus(self.sent(one))
-            slowest = max(slowest, time.seconds)
-            exposed = max(exposed, sum(n * (each.waits + max(0.0, each.beside - alone)) for n, each in data))
-            optimizer = max(optimizer, sum(self.optimizer(kind, one) for kind in kinds))
-        idle = 1 + float(bubble(one.pp, one.microbatches, one.chunks))
-        return one.microbatches * slowest * idle + exposed + optimizer
-
-    def _over_data(self, kinds: Kinds, one: Candidate) -> tuple[tuple[int, Sums], ...]:
-        """How often, and what, over all pieces; in a pipeline all of it once a step."""
-        step, every = Sums(), Sums()
-        for kind in kinds:
-            found = self.data(kind, one)
-            step, every = step.plus(found[0]), every.plus(found[1])
-        if one.pp > 1 or one.microbatches == 1:
-            return ((1, step.plus(every)),)
-        return (1, step), (one.microbatches, every)
-
-    # -- bytes ---------------------------------------------------------------------------------------------------------
-
-    def states(self, kinds: Kinds, one: Candidate) -> int:
-        """Weights, gradients and the optimizer's states of these pieces; what ZeRO 3 gathers for a moment left out."""
+    def _moved(self, section: Section, one: Candidate) -> int:
+        """Bytes that it moves for a section. The stage of ZeRO makes no difference."""
+        cut, dp = section.cut(one.split), one.dp if one.zero else None
 
         def make() -> int:
-            layout = one.split.layout(one.dp, zero=one.zero)
-            found = States(layout, self.task.run)
-            for kind in kinds:
-                found.add(self.part(kind, one.split))
-            return int(sum(size for part, size in found.parts().items() if part != "gathered"))
+            return int(optimizer_traffic(self.weighing(section), self.run.optimizer, layout(cut, dp, min(one.zero, 1))))
 
-        return self.once(("states", kinds, one.split, one.zero and one.dp, one.zero), make)
-
-    def part(self, kind: int, split: Split) -> Budget:
-        """A rank's part of a stage, with whose weights data ranks have nothing to do but their number."""
-        whole = self.budget(kind, 1, "none")
-        return self.once(("part", kind, split), lambda: shard(whole, split.layout(least_data(split))))
-
-    def least_bytes(self, one: Candidate) -> float:
-        """The mean rank's weights and states."""
-        return SAFE * self.states(self.whole, one) / one.pp
-
-    def kept(self, one: Candidate) -> int:
-        """The first rank's weights, states, and what it keeps of the microbatches in flight."""
-
-        def one_kind(kind: int) -> int:
-            def make() -> int:
-                piece = shard(self.budget(kind, one.microbatch, one.recompute), one.split.layout(least_data(one.split)))
-                found = piece.activations(self.task.run.precision.widths())
-                return int(found.bytes - found.buffers)
-
-            return self.once(("kept", kind, one.split, one.microbatch, one.recompute), make)
-
-        kinds = self.pieces(one.pp, one.chunks)[:: one.pp]
-        return self.states(kinds, one) + max(
-            sum(count * one_kind(kind) for kind, count in zip(kinds, moment, strict=True)) for moment in self._flight(one)
-        )
-
-    def _flight(self, one: Candidate) -> frozenset[tuple[int, ...]]:
-        """How many microbatches of each piece of its the first rank holds, at each moment of the schedule."""
-        if one.chunks == 1:
-            return frozenset(((min(one.pp, one.microbatches),),))
-
-        def make() -> frozenset[tuple[int, ...]]:
-            moments = in_flight(one.split.layout(one.dp, one.pp, one.chunks), 0, one.microbatches)
-            return frozenset(tuple(moment.count(chunk) for chunk in range(one.chunks)) for moment in moments)
-
-        return self.once(("flight", one.pp, one.chunks, min(one.microbatches, 4 * one.pp)), make)
+        return self.once(("moved", section, cut, dp), make)

@@ -14,9 +14,10 @@ from ..parallel.collectives import Phase
 from ..parallel.layout import Layout
 from ..tensor import Kernels, Step
 from ..timing.chinchilla import Compute, Optimum, compute, optimal, twenty
+from ..timing.request import Request
 from ..timing.roofline import Setup
 from ..timing.run import Run, Utilization, run, utilization
-from ..timing.serving import Tokens, first_token, next_token
+from ..timing.serving import Tokens, first_token, served
 from ..timing.training import StepTime, training_step
 from .absorb import absorbed
 from .deploy import held_serving
@@ -120,14 +121,14 @@ def touched(e: int, a: int, tokens: int) -> float:
 
 
 def experts(model: Model, tokens: int) -> tuple[Experts, ...]:
-    """Those of the model's distinct banks."""
+    """Those of the model's distinct banks; of a dense mixture every token reaches all."""
     found = {
-        (int(line.bank), int(line.bank * Fraction(weight.active, weight.copies)))
+        (int(line.bank), int(line.bank * Fraction(weight.active, weight.copies)), line.dense)
         for line in model.budget(Step.forward(1, 1)).lines
         if line.bank != 1
         for weight in line.weights
     }
-    return tuple(Experts(e, a, touched(e, a, tokens)) for e, a in sorted(found))
+    return tuple(Experts(e, a, touched(e, e if dense else a, tokens)) for e, a, dense in sorted(found))
 
 
 class Service(NamedTuple):
@@ -152,15 +153,15 @@ def serve(
 
     Latent attention reads prompts expanded and decodes absorbed.
     """
-    batch, context, layout = int(plan.step.b), prompt + output, setup.layout
+    batch, request, layout = int(plan.step.b), Request.to(model, prompt), setup.layout
     first = first_token(model, setup, 1, prompt, plan.kernels)
-    contexts = prompt + 1, max(prompt + 1, context - 1)
-    early, last = (next_token(absorbed(model), setup, batch, s, plan.kernels) for s in contexts)
+    steps = (request.writing(batch, answered) for answered in (1, max(1, output - 1)))
+    early, last = (served(absorbed(model), setup, step, plan.kernels) for step in steps)
     mean, rate = (early.seconds + last.seconds) / 2, 2 / (1 / early.per_second + 1 / last.per_second)
-    at = replace(plan, step=Step.decode(batch, context))
+    at = replace(plan, step=request.writing(batch, output))
     most = largest(model, layout, at, available, "concurrency").at
     million = run(10**6, rate / int(layout.devices), int(layout.devices), setup.machine, price=price, overhead=overhead)
     return Service(
-        held_serving(model, layout, plan, batch, prompt, context, available), first, early, last,
+        held_serving(model, layout, plan, batch, prompt, prompt + output, available), first, early, last,
         first.seconds + (output - 1) * mean, most, experts(model, batch), million,
     )  # fmt: skip

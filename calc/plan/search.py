@@ -1,72 +1,30 @@
 """The fastest layout that fits: branch and bound over every way to divide devices, for a global batch of sequences.
 
-Bounds are honest: no rank's memory is above the mean of all ranks' weights and states, no step shorter than the mean rank's
-passes. What a split does to a stage is counted once and remembered. Candidates come off a queue by their bound, are bounded
-more closely, then timed exactly, put back each time, and those that come off it at last are the fastest in order; the first
-of them that fits is the answer.
+Bounds are honest: no rank's memory is below the mean of all ranks' weights and states, no step shorter than the mean rank's
+passes. What a split does to a section of the model is counted once and remembered. Candidates that differ in microbatches and
+interleaving alone come off a queue together, by the bound of the best of them; then each by its own, is bounded more closely,
+then timed exactly, put back each time, and those that come off it at last are the fastest in order; the first of them that
+fits is the answer.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from heapq import heapify, heappop, heappush
+from itertools import islice
+from math import inf
 from typing import NamedTuple
 
 from ..errors import BlockcalcError, InputError
 from ..memory.held import Training
-from ..model import Model
 from ..parallel.layout import Layout
-from ..recorder import Recompute
-from ..timing.roofline import Setup
 from ..timing.training import StepTime, training_step
 from .fit import Fit, fit
 from .known import Known
-from .layouts import Split, Wanted, of, shares, splits
-
-MODES: tuple[Recompute, ...] = ("none", "selective", "full")
-
-
-class Candidate(NamedTuple):
-    """A layout with its microbatches."""
-
-    split: Split
-    pp: int
-    dp: int
-    chunks: int
-    zero: int
-    recompute: Recompute
-    microbatch: int  # sequences
-    microbatches: int
-
-    def layout(self, layers: int) -> Layout:
-        """Its layers dealt out as evenly as can be."""
-        stages = shares(layers, self.pp * self.chunks)
-        return self.split.layout(self.dp, self.pp, self.chunks, self.zero, stages)
-
-
-class Task(NamedTuple):
-    """A global batch of sequences to train on so many devices; *run* says of what length, with which kernels and optimizer."""
-
-    model: Model
-    setup: Setup  # a machine, how work is counted, what is attained; its layout is not read
-    devices: int
-    batch: int
-    run: Training
-    available: int  # bytes a device
-    wanted: Wanted = Wanted()
-
-    @property
-    def layers(self) -> int:
-        """Layers of the stack that pipeline stages divide."""
-        return sum(int(count) for _, count in self.model.stack.runs())
-
-    def of(self, one: Candidate) -> tuple[Layout, Training]:
-        """The layout and the run of a candidate."""
-        step = replace(self.run.step, b=one.microbatch)
-        run = replace(self.run, step=step, microbatches=one.microbatches, recompute=one.recompute)
-        return one.layout(self.layers), run
+from .layouts import Split, of, splits
+from .room import SAFE
+from .task import MODES, Candidate, Task
 
 
 class Timed(NamedTuple):
@@ -101,8 +59,23 @@ STRIDE = 64
 
 NOTHING = "what is fixed of tp, cp, pp, dp and ep has to divide them, tp stay in a domain, and pp leave a layer a stage"
 
-COARSE, CLOSE, EXACT = range(3)
-"""How much is told of a candidate's time: a bound from one microbatch of the whole batch, one from its own, all of it."""
+FAMILY, COARSE, CLOSE, EXACT = range(4)
+"""How much is told of a candidate's time: a bound for all of its family; from one microbatch of the whole batch; from its own;
+all of it."""
+
+
+class Family(NamedTuple):
+    """Candidates that differ in microbatches and interleaving: one that idles no more than any, and (chunks, microbatch) of
+    each."""
+
+    least: Candidate
+    members: tuple[tuple[int, int], ...]
+
+    def candidates(self) -> Iterator[Candidate]:
+        """All of them."""
+        sequences = self.least.microbatch * self.least.microbatches
+        for chunks, microbatch in self.members:
+            yield self.least._replace(chunks=chunks, microbatch=microbatch, microbatches=sequences // microbatch)
 
 
 def search(task: Task, shown: int = 1, losers: int = 0, progress: Progress | None = None) -> Found:
@@ -117,27 +90,32 @@ class _Search:
         self.task, self.known, self.progress = task, Known(task), progress
         self.count = Counter[str]()
         self.refused = Counter[str]()
+        self.times: dict[Candidate, float | None] = {}
         self.undivided = Counter[str]()  # batches, which tell something only where no other candidate is
 
     def found(self, shown: int, losers: int) -> Found:
-        queue = [(bound, COARSE, one) for bound, one in self.bounded()]
-        if not self.count["candidates"]:
+        families = list(self.families())
+        if not families:
             why = (self.refused or self.undivided or Counter([NOTHING])).most_common(1)[0][0]
             raise InputError(f"plan: no layout of {self.task.devices} devices divides this model and its batch: {why}")
+        members = {family.least: family for family in families}
+        queue = [(bound, FAMILY, family.least) for bound, family in self.bounded(families)]
         heapify(queue)
         best: list[Timed] = []
         lost: list[tuple[int, float, Candidate]] = []
         while queue and len(best) < shown:
             bound, told, one = heappop(queue)
-            if told == COARSE:
+            if told == FAMILY:
+                for each in members[one].candidates():
+                    heappush(queue, (max(bound, self.known.coarse_seconds(each)), COARSE, each))
+            elif told == COARSE:
                 heappush(queue, (max(bound, self.known.least_seconds(one)), CLOSE, one))
             elif told == CLOSE:
-                seconds = self.seconds(one, bound)
-                missing = 0 if seconds is None else self.known.kept(one) - self.task.available
-                if seconds is not None and missing <= 0:
+                missing = self.missing(one)
+                if missing > 0:
+                    lost.append((missing, bound, one))
+                elif (seconds := self.seconds(one, bound)) is not None:
                     heappush(queue, (seconds, EXACT, one))
-                elif seconds is not None:
-                    lost.append((missing, seconds, one))
             elif not any(_alike(one, other.candidate) for other in best):
                 found = self.size(one)
                 if found.fits:
@@ -148,25 +126,46 @@ class _Search:
 
     def result(self, best: Sequence[Timed], lost: list[tuple[int, float, Candidate]], losers: int) -> Found:
         """What was found, with those that lost by memory alone."""
-        faster = sorted(one for one in lost if not best or one[1] < best[0].step.seconds)
-        near: list[Candidate] = []
-        for _, _, one in faster:
-            if len(near) < losers and not any(_alike(one, other) for other in near):
-                near.append(one)
+        beaten = list(islice(self.near(lost, SAFE * best[0].step.seconds if best else inf), losers))
         count = self.count
-        beaten = tuple(self.timed(one, self.size(one)) for one in near)
         return Found(
-            tuple(best), beaten, count["candidates"], count["too large"], count["timed"], count["sized"], self.refused
+            tuple(best), tuple(beaten), count["candidates"], count["too large"], count["timed"], count["sized"], self.refused
         )
+
+    def missing(self, one: Candidate) -> int:
+        """Bytes for which there is no room, at least; none where it may fit."""
+        kept = self.known.kept(one)
+        if kept <= self.task.available:
+            kept = self.known.kept(one, gathered=True)
+        return max(0, kept - self.task.available)
+
+    def near(self, lost: list[tuple[int, float, Candidate]], limit: float) -> Iterator[Timed]:
+        """Those faster than so many seconds, the nearest to fitting first, of equals the fastest; of those alike one."""
+        queue: list[tuple[int, bool, float, Candidate]] = [(missing, False, bound, one) for missing, bound, one in lost]
+        heapify(queue)
+        sizes: dict[Candidate, Fit] = {}
+        shown: list[Candidate] = []
+        while queue:
+            _, sized, bound, one = heappop(queue)
+            if bound >= limit or any(_alike(one, other) for other in shown):
+                continue
+            if sized:
+                shown.append(one)
+                yield self.timed(one, sizes[one])
+            elif (seconds := self.seconds(one, bound)) is not None and seconds < limit:
+                sizes[one] = self.size(one)
+                heappush(queue, (-sizes[one].free, True, seconds, one))
 
     def seconds(self, one: Candidate, bound: float) -> float | None:
         """Its exact time; None where no link carries it."""
-        self.count["timed"] += 1
-        try:
-            return max(bound, self.known.seconds(one))
-        except BlockcalcError as error:
-            self.refused[str(error)] += 1
-            return None
+        if one not in self.times:
+            self.count["timed"] += 1
+            try:
+                self.times[one] = max(bound, self.known.seconds(one))
+            except BlockcalcError as error:
+                self.refused[str(error)] += 1
+                self.times[one] = None
+        return self.times[one]
 
     def size(self, one: Candidate) -> Fit:
         """All its bytes."""
@@ -184,19 +183,20 @@ class _Search:
 
     # -- bounds --------------------------------------------------------------------------------------------------------
 
-    def bounded(self) -> Iterator[tuple[float, Candidate]]:
-        """Every candidate whose weights and states may fit, with a time that it cannot beat."""
-        every = list(self.candidates())
-        self.count["candidates"] = len(every)
-        for done, one in enumerate(every, 1):
-            if done % STRIDE == 0 or done == len(every):
-                self.progress(done, len(every))
-            if self.known.least_bytes(one) > self.task.available:
-                self.count["too large"] += 1
+    def bounded(self, families: Sequence[Family]) -> Iterator[tuple[float, Family]]:
+        """Every family whose weights and states may fit, with a time that none of it can beat."""
+        total = sum(len(family.members) for family in families)
+        for family in families:
+            before = self.count["candidates"]
+            self.count["candidates"] += len(family.members)
+            if before // STRIDE != self.count["candidates"] // STRIDE or self.count["candidates"] == total:
+                self.progress(self.count["candidates"], total)
+            if self.known.least_bytes(family.least) > self.task.available:
+                self.count["too large"] += len(family.members)
             else:
-                yield self.known.coarse_seconds(one), one
+                yield self.known.coarse_seconds(family.least), family
 
-    def candidates(self) -> Iterator[Candidate]:
+    def families(self) -> Iterator[Family]:
         """Every division of the devices, of the layers and of the batch, in every mode."""
         task, wanted = self.task, self.task.wanted
         for split, dp, pp in splits(task.model, task.devices, task.setup.machine.domain, wanted, training=True):
@@ -204,14 +204,20 @@ class _Search:
                 self.undivided[f"batch = {task.batch} is not divisible by dp·microbatch = {dp}·{wanted.microbatch or 1}"] += 1
             if task.batch % dp or not self.runs(split):
                 continue
+            sequences = task.batch // dp
+            members = tuple(
+                (chunks, microbatch)
+                for chunks in self.chunks(pp) for microbatch in of(sequences, wanted.microbatch)
+                if chunks == 1 or sequences // microbatch % pp == 0
+            )  # fmt: skip
+            if not members:
+                continue
+            chunks, microbatch = max(chunks for chunks, _ in members), min(microbatch for _, microbatch in members)
             stages = (0,) if dp * split.cp == 1 else (0, 1, 2, 3)
-            for chunks in self.chunks(pp):
-                for microbatch in of(task.batch // dp, wanted.microbatch):
-                    microbatches = task.batch // dp // microbatch
-                    if chunks == 1 or microbatches % pp == 0:
-                        for zero in stages if wanted.zero is None else (wanted.zero,):
-                            for mode in MODES if wanted.recompute is None else (wanted.recompute,):
-                                yield Candidate(split, pp, dp, chunks, zero, mode, microbatch, microbatches)
+            for zero in stages if wanted.zero is None else (wanted.zero,):
+                for mode in MODES if wanted.recompute is None else (wanted.recompute,):
+                    least = Candidate(split, pp, dp, chunks, zero, mode, microbatch, sequences // microbatch)
+                    yield Family(least, members)
 
     def runs(self, split: Split) -> bool:
         """Can the model be split so?"""

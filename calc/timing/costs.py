@@ -142,7 +142,7 @@ class _Moves:
 
     def _used(self, line: Line, weight: Tensor) -> Dim:
         """How many copies are read: one a layer, and of experts those that any row reaches."""
-        if line.bank == 1:
-            return line.copies
+        if line.bank == 1 or line.dense:
+            return line.copies if line.bank == 1 else weight.copies
         share = weight.active / (weight.copies * self.ep)
         return weight.copies * (1 - (1 - share) ** self.rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from ..budget import Budget
@@ -15,6 +14,7 @@ from ..parallel.layout import Layout
 from ..parallel.stages import stages
 from ..recorder import Recompute
 from ..tensor import Kernels, Step, Tensor
+from .request import Request
 from .roofline import Setup, Time, merged, roofline
 
 SERVING = Kernels(attention="fused", norm="fused")
@@ -61,9 +61,8 @@ class Tokens(NamedTuple):
 
 
 def first_token(model: Model, setup: Setup, batch: Dim, prompt: Dim, kernels: Kernels = SERVING) -> Tokens:
-    """Time to first token: one prefill of *prompt* tokens for each of *batch* sequences, logits of the last only."""
-    step = replace(Step.prefill(batch, prompt), head="last")
-    return _serve(model, setup, step, kernels, batch * prompt)
+    """Time to first token: one pass over *prompt* tokens of each of *batch* sequences, logits of the last only."""
+    return served(model, setup, Request.to(model, prompt).reading(batch), kernels)
 
 
 def next_token(model: Model, setup: Setup, batch: Dim, context: Dim, kernels: Kernels = SERVING) -> Tokens:
@@ -71,15 +70,16 @@ def next_token(model: Model, setup: Setup, batch: Dim, context: Dim, kernels: Ke
 
     Latent attention is decoded as its declaration writes it, keys and values expanded from the latent at every step.
     """
-    return _serve(model, setup, Step.decode(batch, context), kernels, batch)
+    return served(model, setup, Step.decode(batch, context), kernels)
 
 
-def _serve(model: Model, setup: Setup, step: Step, kernels: Kernels, tokens: Dim) -> Tokens:
+def served(model: Model, setup: Setup, step: Step, kernels: Kernels = SERVING) -> Tokens:
+    """One pass of a service."""
     budgets = pieces(model, step, setup.layout, kernels)
     sent = boundaries(budgets, setup.layout)
     times = [roofline(budget, setup, extra) for budget, extra in zip(budgets, sent, strict=True)]
     time, slowest = merged(times), largest(each.estimate for each in times)
-    return Tokens(time.estimate, sum(each.lower for each in times), tokens * setup.layout.dp / slowest, time)
+    return Tokens(time.estimate, sum(each.lower for each in times), step.b * step.t * setup.layout.dp / slowest, time)
 
 
 class Generation(NamedTuple):
@@ -94,7 +94,8 @@ class Generation(NamedTuple):
 def generate(model: Model, setup: Setup, batch: int, prompt: int, output: int, kernels: Kernels = SERVING) -> Generation:
     """A static batch: the prefill gives the first token, then *output* − 1 decode steps, each as long as the mean of the
     shortest and the longest context's."""
-    first = first_token(model, setup, batch, prompt, kernels)
-    early, last = (next_token(model, setup, batch, context, kernels) for context in (prompt + 1, prompt + max(1, output - 1)))
+    request = Request.to(model, prompt)
+    first = served(model, setup, request.reading(batch), kernels)
+    early, last = (served(model, setup, request.writing(batch, n), kernels) for n in (1, max(1, output - 1)))
     seconds = first.seconds + (output - 1) * (early.seconds + last.seconds) / 2
     return Generation(first, last, seconds, batch * output * int(setup.layout.dp) / seconds)
