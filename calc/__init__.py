@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .tensor import Kernels as Kernels
     from .tensor import Step as Step
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOME = {
     "Budget": "budget", "widths": "budget", "Compiled": "compiled", "compile_formulas": "compiled", "CONVENTIONS": "convention",

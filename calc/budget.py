@@ -181,7 +181,7 @@ class Budget:
         dweight: Dim = 0
         again: Dim = 0
         for line in self.lines:
-            if line.forward:
+            if line.forward or line.dinput:
                 times = line.copies * (line.visible if visible else line.pairs)
                 forward += times * line.forward
                 dinput += times * line.dinput

@@ -6,20 +6,23 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from .blocks.altup import AltUp, Merged, Streams
 from .blocks.attention import Attention, CrossAttention
-from .blocks.embedding import ValueEmbedding
-from .blocks.linear_attention import LinearAttention
+from .blocks.embedding import LayerEmbedding, LayerInput, ValueEmbedding
+from .blocks.linear_attention import GatedDeltaNet, LinearAttention
 from .blocks.mixer import Smear, SqueezeExcitation, TokenMixing
 from .blocks.mla import MLA
-from .blocks.mlp import MLP, GatedMLP, gelu, relu_squared, silu
-from .blocks.moe import MoE
-from .blocks.norm import LayerNorm, RMSNorm
+from .blocks.mlp import MLP, GatedMLP, SparseGatedMLP, gelu, relu_squared, silu
+from .blocks.moe import DenseMoE, MoE
+from .blocks.norm import LayerNorm, LayerScale, RMSNorm
 from .blocks.position import ALiBi, LearnedPositions, RelativeBias, RelativeKeys, Rotary
 from .blocks.prediction import MultiTokenPrediction
-from .blocks.wiring import Blended, Block, Parallel, Residual
+from .blocks.short_convolution import ShortConvolution
+from .blocks.state_space import Mamba, Mamba2
+from .blocks.wiring import Blended, Block, Laurel, Parallel, Residual, Sum
 from .dims import Dim, check_sizes, divide
 from .errors import InputError
-from .model import Component
+from .model import Component, Layer, Stack
 
 
 class Entry(NamedTuple):
@@ -66,10 +69,14 @@ def _mha(d: Dim, n: Dim, **more: Any) -> Attention:
 
 BLOCKS: Mapping[str, Entry] = MappingProxyType({
     "layernorm": Entry("LayerNorm with gain and bias", lambda d: LayerNorm(), {"d": 13}),
+    "layer-scale": Entry("a trained number for each entry", lambda d: LayerScale(), {"d": 13}),
     "rmsnorm": Entry("RMSNorm with gain", lambda d: RMSNorm(), {"d": 13}),
     "learned-positions": Entry("a trained vector a position", lambda d, m: LearnedPositions(m=m), {"d": 13, "m": 37}),
     "mlp": Entry("plain feed-forward", lambda d, f: MLP(f=f, act=gelu), {"d": 13, "f": 29}),
     "gated-mlp": Entry("gated feed-forward (SwiGLU)", lambda d, f: GatedMLP(f=f, act=silu), {"d": 13, "f": 29}),
+    "sparse-mlp": Entry(
+        "gated feed-forward of the gates far above their mean", lambda d, f: SparseGatedMLP(f=f), {"d": 13, "f": 29}
+    ),
     "moe": Entry(
         "mixture of gated experts", lambda d, f, e, a: MoE(e=e, a=a, expert=GatedMLP(f=f)), {"d": 13, "f": 29, "e": 7, "a": 2}
     ),
@@ -77,6 +84,24 @@ BLOCKS: Mapping[str, Entry] = MappingProxyType({
         "mixture with a shared expert, scores by sigmoid",
         lambda d, f, e, a: MoE(e=e, a=a, expert=GatedMLP(f=f), shared=GatedMLP(f=f), score="sigmoid"),
         {"d": 13, "f": 29, "e": 7, "a": 3},
+    ),
+    "moe-corrected": Entry(
+        "mixture whose choice has a bias of its own",
+        lambda d, f, e, a: MoE(e=e, a=a, expert=GatedMLP(f=f), choice_bias=True), {"d": 13, "f": 29, "e": 7, "a": 2},
+    ),
+    "moe-dense": Entry(
+        "mixture that runs every expert on every token (Llama 4)",
+        lambda d, f, e, a: DenseMoE(e=e, a=a, expert=GatedMLP(f=f), shared=GatedMLP(f=f)), {"d": 13, "f": 29, "e": 7, "a": 2},
+    ),
+    "moe-normed": Entry(
+        "a feed-forward and a mixture beside each other, each between norms (Gemma 4)",
+        lambda d, f, e, a: Sum(branches=(
+            Residual(name="dense", branch=GatedMLP(f=f), before=RMSNorm(), after=RMSNorm()),
+            Residual(name="moe", after=RMSNorm(), branch=MoE(
+                e=e, a=a, expert=GatedMLP(f=f), router_norm=RMSNorm(), expert_norm=RMSNorm(), expert_scale=True
+            )),
+        )),
+        {"d": 13, "f": 29, "e": 7, "a": 2},
     ),
     "mha": Entry("multi-head attention, n·h = d", _mha, {"d": 77, "n": 7}),
     "mha-biased": Entry(
@@ -97,6 +122,9 @@ BLOCKS: Mapping[str, Entry] = MappingProxyType({
         lambda d, n, k, h: Attention(n=n, k=k, h=h, position=Rotary(r=h)), {"d": 13, "n": 15, "k": 3, "h": 22},
     ),
     "mqa": Entry("multi-query attention", lambda d, n, h: Attention(n=n, k=1, h=h), {"d": 13, "n": 7, "h": 11}),
+    "window-both-ways": Entry(
+        "multi-head attention in a window, both ways", lambda d, n, w: _mha(d, n, causal=False, w=w), {"d": 77, "n": 7, "w": 5},
+    ),
     "window": Entry(
         "grouped-query attention in a sliding window", lambda d, n, k, h, w: Attention(n=n, k=k, h=h, w=w),
         {"d": 13, "n": 15, "k": 3, "h": 11, "w": 5},
@@ -145,6 +173,23 @@ BLOCKS: Mapping[str, Entry] = MappingProxyType({
         "kernel attention with random features (Performer)", lambda d, n, h, m: LinearAttention(n=n, h=h, m=m),
         {"d": 13, "n": 7, "h": 11, "m": 31},
     ),
+    "gated-delta-net": Entry(
+        "linear attention by the gated delta rule, behind short convolutions (Qwen3-Next)",
+        lambda d, n, k, h, u, g, chunk: GatedDeltaNet(n=n, k=k, h=h, u=u, g=g, chunk=chunk),
+        {"d": 13, "n": 15, "k": 3, "h": 11, "u": 17, "g": 4, "chunk": 5},
+    ),
+    "mamba-mixer": Entry(
+        "selective state space, each channel with its state (Mamba)", lambda d, f, h, i, g: Mamba(f=f, h=h, i=i, g=g),
+        {"d": 31, "f": 29, "h": 11, "i": 7, "g": 4},
+    ),
+    "mamba2-mixer": Entry(
+        "state space in chunks, n heads in k groups (Mamba-2)",
+        lambda d, n, k, h, u, g, chunk: Mamba2(n=n, k=k, h=h, u=u, g=g, chunk=chunk),
+        {"d": 13, "n": 15, "k": 3, "h": 11, "u": 17, "g": 4, "chunk": 5},
+    ),
+    "short-convolution": Entry(
+        "gated convolution over the last g positions (LFM2)", lambda d, g: ShortConvolution(g=g), {"d": 13, "g": 3}
+    ),
     "token-mixing": Entry("feed-forward over the positions (MLP-Mixer)", lambda d, f: TokenMixing(f=f), {"d": 13, "f": 29}),
     "smear": Entry(
         "each position's vector and a gated share of the one before (nanochat)", lambda d, i: Smear(i=i), {"d": 31, "i": 7}
@@ -154,6 +199,27 @@ BLOCKS: Mapping[str, Entry] = MappingProxyType({
         "grouped-query attention with a gated value a token besides (nanochat)",
         lambda d, n, k, h, v, i: Attention(n=n, k=k, h=h, value_embedding=ValueEmbedding(v=v, i=i)),
         {"d": 13, "n": 15, "k": 3, "h": 11, "v": 101, "i": 7},
+    ),
+    "normed-values": Entry(
+        "grouped-query attention with W_K = W_V, keys normed and rotated, values normed (Gemma 4)",
+        lambda d, n, k, h: Attention(
+            n=n, k=k, h=h, position=Rotary(r=h), qk_norm=RMSNorm(), v_norm=RMSNorm(gain=False), kv_tied=True
+        ),
+        {"d": 13, "n": 15, "k": 3, "h": 22},
+    ),
+    "borrowed-keys": Entry(
+        "block: two attentions in a window, the second with the keys and values of the first (Gemma 3n, Gemma 4)",
+        lambda d, n, k, h, w: _branches(RMSNorm(), *(
+            Attention(n=n, k=k, h=h, w=w, position=Rotary(r=h), qk_norm=RMSNorm(), kv=kv) for kv in ("lent", "borrowed")
+        )),
+        {"d": 13, "n": 15, "k": 3, "h": 22, "w": 5},
+    ),
+    "layer-embedding": Entry(
+        "an input for each token and layer (Gemma 3n, Gemma 4)", lambda d, v, l, i: LayerEmbedding(v=v, l=l, i=i),
+        {"d": 13, "v": 101, "l": 3, "i": 7},
+    ),
+    "layer-input": Entry(
+        "gated by what the embedding made for the layer (Gemma 3n, Gemma 4)", lambda d, i: LayerInput(i=i), {"d": 13, "i": 7}
     ),
     "cross-attention": Entry(
         "attention to an encoder's output", lambda d, n, h: CrossAttention(n=n, k=n, h=h), {"d": 13, "n": 7, "h": 11}
@@ -194,6 +260,19 @@ BLOCKS: Mapping[str, Entry] = MappingProxyType({
         "block: pre-norm RMSNorm, grouped-query attention, rotary positions, SwiGLU",
         lambda d, n, k, h, f: _residual(Attention(n=n, k=k, h=h, position=Rotary(r=h)), GatedMLP(f=f), before=RMSNorm()),
         {"d": 13, "n": 15, "k": 3, "h": 22, "f": 29},
+    ),
+    "laurel": Entry(
+        "block: attention beside a low-rank residual (LAuReL)",
+        lambda d, n, k, h, c: Block(branches=(Laurel(name="attention", branch=Attention(n=n, k=k, h=h), c=c),)),
+        {"d": 13, "n": 15, "k": 3, "h": 11, "c": 5},
+    ),
+    "altup": Entry(
+        "j streams beside the first, a feed-forward on one that corrects all, and their mean (AltUp)",
+        lambda d, f, j: Stack(
+            name="stack", layers=(Layer(block=AltUp(j=j, block=Residual(name="mlp", branch=MLP(f=f), before=RMSNorm())), l=1),),
+            enter=Streams(j=j), exit=Merged(),
+        ),
+        {"d": 13, "f": 29, "j": 3},
     ),
     "two-attentions": Entry(
         "block: two attentions and a feed-forward",

@@ -62,7 +62,7 @@ def _megatron_lm(budget: Budget) -> Flops:
     for line in budget.lines:
         if line.kind == "attention":
             # Both products of a causal row stand for half of their pairs: 2 · half = the pairs themselves.
-            share = 1 if line.visible is not line.pairs else 2
+            share = 1 if line.causal else 2
             forward += share * line.copies * line.pairs * line.forward
         elif line.kind != "router":
             forward += 2 * line.copies * line.forward

@@ -161,12 +161,14 @@ def select(root: Node, pattern: str | None) -> tuple[Node, ...]:
 # -- the rule and the paper --------------------------------------------------------------------------------------------
 
 RULES: Mapping[str, Any] = MappingProxyType({
-    "linear": Tape.linear, "router": Tape.linear, "convolution": Tape.convolution, "lookup": Tape.lookup,
+    "linear": Tape.linear, "router": Tape.linear, "convolution": Tape.convolution,
+    "causal convolution": Tape.causal_convolution, "lookup": Tape.lookup,
     "product": Tape.product, "attention": Tape.attention, "flash": Tape._flash, "fused": Tape._fused, "cache": Tape.cache,
     "rotate": Tape.rotate, "layer norm": Tape.layer_norm, "rms norm": Tape.rms_norm, "act": Tape.act, "add": Tape.add,
     "mul": Tape.mul, "div": Tape.divide, "scale": Tape.scale, "reduce": Tape.reduce, "concat": Tape.concat, "cast": Tape.widen,
     "loss": Tape.cross_entropy, "gather": Tape.dispatch, "scatter": Tape.combine, "checkpoint": Tape.checkpoint,
-    "mask": Tape.attention, "sort": Tape.route, "dropout": Tape.dropout,
+    "mask": Tape.attention, "sort": Tape.route, "dropout": Tape.dropout, "solve": Tape._solve, "unit": Tape.unit,
+    "recurrence": Tape.delta_rule, "state space": Tape.state_space, "scan": Tape.selective_scan,
 })  # fmt: skip
 """By the kind of a line, the rule that wrote it."""
 
@@ -179,6 +181,8 @@ def rule(line: Line) -> str:
     name = line.kind
     if name == "norm":
         name = "layer norm" if line.origin is LayerNorm else "rms norm"
+    elif name == "convolution" and line.weights[0].axes[-1] == "taps":
+        name = "causal convolution"
     elif name == "attention" and (last := line.path.rpartition(".")[2]) in ("flash", "fused"):
         name = last
     return f"{name}: {_flat(RULES[name].__doc__.partition(chr(10) * 2)[0])}" if name in RULES else ""

@@ -10,13 +10,13 @@ from .blocks.position import LearnedPositions, Sinusoidal
 from .budget import Budget
 from .declare import declaration
 from .dims import Dim, check_sizes
-from .errors import InputError
+from .errors import InputError, UndefinedError
 from .recorder import Recompute
 from .tape import Tape
 from .tensor import Adapters, Kernels, Role, Step, Tensor
 
 if TYPE_CHECKING:
-    from .blocks.embedding import Frames, Patches
+    from .blocks.embedding import Frames, LayerEmbedding, Patches
     from .blocks.prediction import MultiTokenPrediction
 
 
@@ -44,6 +44,7 @@ class Embedding:
     types: Dim | None = None  # rows of the token-type table
     norm: LayerNorm | RMSNorm | None = None
     smear: Any = None  # a component behind the norm: nanochat
+    layers: LayerEmbedding | None = None  # makes an input for each layer besides: Gemma 3n, Gemma 4
 
     def __post_init__(self) -> None:
         check_sizes("Embedding", v=self.v, d=self.d, i=self.i, types=self.types)
@@ -73,6 +74,8 @@ class Embedding:
             x = tape.add("sum", *terms)
         x = x if self.norm is None else tape.call("norm", self.norm, x)
         x = x if self.smear is None else tape.call("smear", self.smear, x)
+        if self.layers is not None:
+            tape.layer_inputs = tape.call("layers", self.layers, x)
         return tape.dropout("dropout", widened(tape, x, self.d, bias=True) if self.all_narrow else x)
 
 
@@ -107,7 +110,8 @@ class Stack:
     layers: tuple[Layer, ...]
     norm: LayerNorm | RMSNorm | None = None
     i: Dim | None = None  # width that the output is projected to: OPT 350M
-    exit: Any = None  # a component between the last layer and the norm: nanochat
+    enter: Any = None  # a component before the first layer: Gemma 3n
+    exit: Any = None  # a component between the last layer and the norm: nanochat, Gemma 3n
     order: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -119,6 +123,7 @@ class Stack:
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t d) to (b t d)."""
         tape.entry = x
+        x = x if self.enter is None else tape.call("enter", self.enter, x)
         for layer in self.layers:
             x = tape.repeat(layer.name, layer.l, x, layer.block, sets=layer.j)
         x = x if self.exit is None else tape.call("exit", self.exit, x)
@@ -160,14 +165,14 @@ class LMHead:
 
 @declaration
 class Model:
-    """An embedding, a stack, a head; an encoder-decoder has a second stack whose output the first attends to."""
+    """An embedding, a stack, a head; an encoder-decoder has a second stack whose output the first, or the head, reads."""
 
     name: str
     embedding: Embedding | Patches
     stack: Stack
-    head: Any = None  # LMHead, MaskedLMHead, Pooler, Classifier, MeanHead, or None
+    head: Any = None  # LMHead, one of ``heads``, or None
     encoder: Stack | None = None
-    encoder_embedding: Embedding | Frames | None = None  # None: the encoder looks up the same token table
+    encoder_embedding: Embedding | Frames | Patches | None = None  # None: the encoder looks up the same token table
     predictors: tuple[MultiTokenPrediction, ...] = ()  # of further tokens, one behind the other: DeepSeek-V3
 
     def __post_init__(self) -> None:
@@ -189,9 +194,14 @@ class Model:
         return (self.encoder.runs() if self.encoder else ()) + self.stack.runs()
 
     def fit(self, step: Step) -> Step:
-        """The step, at the lengths that the model sets itself: an image's patches, a spectrogram's frames."""
+        """The step, at the lengths that the model sets itself: an image's patches, a spectrogram's frames.
+
+        Raises UndefinedError for a step behind a cache, or of decoding, where the length is set: such a model has neither.
+        """
         length, source = self.embedding.length, self.encoder_embedding and self.encoder_embedding.length
         if length is not None:
+            if step.t != step.s or step.source_new == 0:
+                raise UndefinedError(f"an input's {length} positions all run at once: nothing to decode from a cache")
             step = replace(step, t=length, s=length, source=length)
         if source is not None:
             step = replace(step, source=source, source_new=source if step.source_new != 0 else 0)

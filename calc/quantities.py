@@ -14,20 +14,23 @@ from .tensor import Step
 MEANINGS: Mapping[str, str] = MappingProxyType({
     "b": "sequences in the batch", "t": "new tokens a sequence", "s": "visible tokens, the new ones included",
     "d": "model width", "f": "hidden width of the feed-forward", "n": "query heads", "k": "key-value heads",
-    "h": "head width", "w": "window", "e": "experts", "a": "active experts a token", "c": "key-value latent width",
+    "h": "head width", "w": "window", "e": "experts", "a": "active experts a token",
+    "c": "key-value latent width, or rank of a residual",
     "q": "query latent width", "p": "position-free head width", "r": "rotary width", "u": "value head width",
-    "v": "vocabulary", "l": "layers", "m": "rows of a position table", "types": "token types",
-    "i": "width of a narrower token table, or of a pooled vector; entries that a gate reads",
-    "j": "sets of weights that layers share",
+    "g": "taps of a convolution over positions", "v": "vocabulary", "l": "layers", "m": "rows of a position table",
+    "types": "token types",
+    "chunk": "positions that linear attention runs at once, or that are seen of one block",
+    "i": "width of a narrower token table, a pooled vector or a layer's input; entries that a gate, experts or Δ are made of",
+    "j": "sets of weights that layers share, or streams beside the first",
     "used": "outputs that are kept, the others filling the matrix up",
     "x": "input channels: colours, or mel bins", "y": "pixels of a patch", "z": "pixels of an image",
 })  # fmt: skip
 """What each letter means, by the letter."""
 
 UNITS: Mapping[str, str] = MappingProxyType({
-    **dict.fromkeys("tsw", "tokens"), **dict.fromkeys("dfhcqprui", "elements"), **dict.fromkeys("nk", "heads"),
+    **dict.fromkeys("tswg", "tokens"), **dict.fromkeys("dfhcqprui", "elements"), **dict.fromkeys("nk", "heads"),
     **dict.fromkeys("ea", "experts"), **dict.fromkeys(("m", "types"), "rows"), **dict.fromkeys("yz", "pixels"),
-    "b": "sequences", "v": "entries", "l": "layers", "j": "sets", "used": "outputs", "x": "channels",
+    "b": "sequences", "v": "entries", "l": "layers", "j": "sets", "used": "outputs", "x": "channels", "chunk": "tokens",
 })  # fmt: skip
 """What each letter counts, by the letter."""
 

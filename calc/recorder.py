@@ -45,6 +45,8 @@ class Recorder:
         self.memory: Tensor | None = None
         self.tokens: Tensor | None = None
         self.entry: Tensor | None = None
+        self.layer_inputs: Tensor | None = None
+        self._lent: dict[Dim | None, tuple[Tensor, Tensor]] = {}
         self.lines: list[Line] = []
         self.carries: list[Carry] = []
         self.buffers: list[Tensor] = []
@@ -84,6 +86,7 @@ class Recorder:
         visible: Dim = 1,
         heads: Dim = 1,
         window: Dim | None = None,
+        causal: bool = False,
     ) -> None:
         """Write one line at the present place; without a name it is the component's only one.
 
@@ -100,7 +103,7 @@ class Recorder:
         line.saved, line.cached, line.recomputed = saved, cached, False
         line.forward, line.dinput, line.dweight = forward, dinput, dweight
         line.pairs, line.visible = pairs, visible
-        line.heads, line.window = heads, window
+        line.heads, line.window, line.causal = heads, window, causal
         self.lines.append(line)
 
     # -- tensors ------------------------------------------------------------------------------------------------------
@@ -117,8 +120,9 @@ class Recorder:
         """A parameter made here: one a layer, and one an expert inside a bank. Beside adapters all others are frozen."""
         return Tensor(axes, sizes, role, self._stored, self._active, trains and self.adapters is None)
 
-    def like(self, x: Tensor, role: Role = "activation") -> Tensor:
-        """A new tensor of x's shape."""
+    def like(self, x: Tensor, role: Role | None = None) -> Tensor:
+        """A new tensor of x's shape, in the compute type unless x is fp32 or *role* says otherwise."""
+        role = role or ("statistic" if x.role == "statistic" else "activation")
         return Tensor(x.axes, x.sizes, role, self._copies, self._copies, x.grad)
 
     def view(self, x: Tensor, axes: tuple[str, ...], sizes: tuple[Dim, ...]) -> Tensor:
@@ -169,6 +173,24 @@ class Recorder:
     def midway(self, x: Tensor) -> Tensor:
         """The stream (b t d) as a layer of the stack before the last handed it on, one like x where there is no stack."""
         return self.carries[-1].received if self.carries else self.like(x)
+
+    def layer_input(self, x: Tensor, i: Dim) -> Tensor:
+        """A layer's entries (b t i) of those that the embedding made for all layers (b t l i); some for a block alone."""
+        if self.layer_inputs is None:
+            if self.entry is not None:
+                raise UndefinedError("a layer's own input: the embedding that makes it does not stand before, in this stage")
+            self.layer_inputs = Tensor(("b", "t", "l", "i"), (x["b"], x["t"], 1, i))
+        return self.view(self.layer_inputs, ("b", "t", "i"), (x["b"], x["t"], i))
+
+    def lend(self, window: Dim | None, k: Tensor, v: Tensor) -> None:
+        """Leave keys and values (b s k h) to the later layers of the same window."""
+        self._lent[window] = k, v
+
+    def borrowed(self, window: Dim | None) -> tuple[Tensor, Tensor]:
+        """The keys and values that the last layer of the same window left."""
+        if window not in self._lent:
+            raise UndefinedError("borrowed keys and values: the layer that lends them does not stand before, in this stage")
+        return self._lent[window]
 
     # -- how often ----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ A formula is exact on every branch of its minima; ``formula.subs(sizes)`` equals
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -87,10 +87,15 @@ def formula(
     return asked.formula(found, found.name, expr)
 
 
+def windows(policy: str | None, names: Iterable[str]) -> list[str]:
+    """The names that are windows of 2 at least: policy transformers caches a window of 1 whole, and no closed form says so."""
+    return [name for name in names if policy == "transformers" and name.partition("_")[0] == "W"]
+
+
 def check_windows(policy: str | None, sizes: Mapping[str, int]) -> None:
-    """Refuse a window of 1 under the policy of transformers, which caches it whole: no closed form here says so."""
-    for name, size in sizes.items():
-        if policy == "transformers" and size == 1 and name.partition("_")[0] == "W":
+    """Refuse a window of 1 under the policy of transformers."""
+    for name in windows(policy, sizes):
+        if sizes[name] == 1:
             raise InputError(f"{name} = 1: policy transformers caches a window of 1 whole, which is another closed form")
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from .rules.attention import AttentionRules
 from .rules.attention import visible_pairs as visible_pairs
-from .rules.linear import Linear
 from .rules.mixture import MixtureRules
+from .rules.scan import ScanRules
 
 
-class Tape(Linear, AttentionRules, MixtureRules):
-    """Lines of operations on shapes: linear maps, elementwise operations, norms, attention, mixtures, the loss."""
+class Tape(ScanRules, AttentionRules, MixtureRules):
+    """Lines of operations on shapes: linear maps, elementwise operations, norms, attention, states, mixtures, the loss."""

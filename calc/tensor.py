@@ -112,16 +112,22 @@ class Line:
     pairs: Dim  # those computed
     visible: Dim  # those that the mask lets through
     heads: Dim  # 1 where it is not attention
-    window: Dim | None
+    window: Dim | None  # the most keys that a query of it sees
+    causal: bool
     recomputed: bool  # run again in the backward pass
 
     __slots__ = (
-        "bank", "cached", "copies", "dinput", "dweight", "forward", "heads", "kind", "layer", "origin", "pairs", "path",
+        "bank", "cached", "causal", "copies", "dinput", "dweight", "forward", "heads", "kind", "layer", "origin", "pairs", "path",
         "read", "recomputed", "saved", "visible", "weights", "window", "written",
     )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"Line({self.path}: {self.kind} x {self.copies})"
+
+    @property
+    def dense(self) -> bool:
+        """Does every expert of its bank run on every token?"""
+        return self.bank != 1 and "e" in self.read[0].axes
 
 
 @declaration(kw_only=False)

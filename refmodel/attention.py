@@ -16,10 +16,15 @@ from .context import Run
 from .position import ALiBi, RelativeBias, RelativeKeys, Rotary
 
 
-def hidden_pairs(end: int, t: int, s: int, *, window: int | None = None, chunk: int | None = None) -> Tensor:
-    """True (t s) where one of t queries must not see one of s keys, the last of both standing before position *end*."""
+def hidden_pairs(
+    end: int, t: int, s: int, *, causal: bool = True, window: int | None = None, chunk: int | None = None
+) -> Tensor:
+    """True (t s) where one of t queries must not see one of s keys, the last of both standing before position *end*.
+
+    A window is as wide ahead as behind where the mask is not causal.
+    """
     query, key = torch.arange(end - t, end)[:, None], torch.arange(end - s, end)  # t 1, s
-    hidden = key > query  # t s
+    hidden = key > query if causal else key >= query + (s if window is None else window)  # t s
     if window is not None:
         hidden = hidden | (key <= query - window)
     return hidden if chunk is None else hidden | (key // chunk != query // chunk)
@@ -73,28 +78,29 @@ def attend(
 ) -> Tensor:  # fmt: skip
     """softmax(q kᵀ/√h + bias) v for q (b t n h), k (b s k h), v (b s k u) by the kernel of the run; (b t n u)."""
     t, s, end = q.size(1), k.size(1), run.start + q.size(1)
-    scale, key = q.size(-1) ** -0.5 if scale is None else scale, (end, t, s, window, chunk)
+    scale, key = q.size(-1) ** -0.5 if scale is None else scale, (end, t, s, causal, window, chunk)
+    masked = causal or window is not None
 
     def hidden() -> Tensor:
-        return hidden_pairs(end, t, s, window=window, chunk=chunk)  # t s
+        return hidden_pairs(end, t, s, causal=causal, window=window, chunk=chunk)  # t s
 
     def added() -> Tensor:
         mask = torch.zeros(t, s, dtype=q.dtype)  # t s
-        mask = mask.masked_fill(hidden(), float("-inf")) if causal else mask
+        mask = mask.masked_fill(hidden(), float("-inf")) if masked else mask
         return mask if bias is None else mask + bias  # n t s
 
     if run.kernel == "math":
-        mask = run.buffer(("mask", *key), hidden) if causal else None
+        mask = run.buffer(("mask", *key), hidden) if masked else None
         written_out = partial(math, mask=mask, scale=scale, cap=cap, sinks=sinks, drop=run.drop)
         return run.again("selective", written_out, q, k, v, bias, near, far)
     if run.kernel == "fused":
         if near is not None:
             raise NotImplementedError("no fused kernel takes a vector a pair")
-        scores = fused.Scores(scale, cap, hidden if causal else None, 0.0 if run.dropout == "none" else run.DROPPED)
+        scores = fused.Scores(scale, cap, hidden if masked else None, 0.0 if run.dropout == "none" else run.DROPPED)
         return run.again("selective", partial(fused.Attention.apply, scores), q, k, v, bias, sinks)
     if cap is not None or sinks is not None or near is not None or run.dropout != "none":
         raise NotImplementedError("no flash kernel on the CPU takes a soft cap, sinks, a vector a pair or dropout")
-    plain = bias is None and (not causal or (t == s and window is None and chunk is None))
+    plain = bias is None and (not masked or (t == s and window is None and chunk is None))
     mask = None if plain else run.buffer(("added", *key, None if bias is None else bias.shape), added)
     return run.again("selective", partial(flash, mask=mask, scale=scale, causal=causal and plain), q, k, v)
 
@@ -112,33 +118,29 @@ class Attention(nn.Module):
         self, h: int, q: nn.Linear | None, k: nn.Linear | None, v: nn.Linear | None, o: nn.Linear, *,
         gate: nn.Linear | None = None, w: int | None = None, chunk: int | None = None, causal: bool = True,
         position: Position = None, q_norm: nn.Module | None = None, k_norm: nn.Module | None = None,
-        norm_last: bool = False, clip: float | None = None, cap: float | None = None, sinks: int | None = None,
-        value_embedding: nn.Module | None = None, cached_heads: int | None = None,
+        v_norm: nn.Module | None = None, norm_last: bool = False, clip: float | None = None, cap: float | None = None,
+        sinks: int | None = None, value_embedding: nn.Module | None = None, cached: bool = True,
+        cached_heads: int | None = None, lends: bool = False, borrows: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.h, self.w, self.chunk, self.causal, self.cached_heads = h, w, chunk, causal, cached_heads
+        self.h, self.w, self.chunk, self.causal, self.cached, self.cached_heads = h, w, chunk, causal, cached, cached_heads
         self.clip, self.cap, self.norm_last, self.position = clip, cap, norm_last, position
         self.q, self.k, self.v, self.o = q, k, v, o  # d n·h, d k·h, d k·h, n·h d
         self.gate = gate  # d n·h
-        self.q_norm, self.k_norm = q_norm, k_norm
+        self.q_norm, self.k_norm, self.v_norm = q_norm, k_norm, v_norm
+        self.lends, self.borrows = ((w,) if does else () for does in (lends, borrows))
         self.value_embedding = value_embedding
         self.sinks = None if sinks is None else nn.Parameter(torch.zeros(sinks))  # n
 
     def forward(self, x: Tensor, run: Run) -> Tensor:
         """x (b t d) to (b t d)."""
-        q, k, v = self.projections(x)  # b t n h, b t k h, b t k h
-        if self.value_embedding is not None:
-            v = self.value_embedding(x, v, run)
-        if not self.norm_last:
-            q, k = self.normed(q, k)
-        if self.clip is not None:
-            q, k, v = (part.clamp(-self.clip, self.clip) for part in (q, k, v))
-        if isinstance(self.position, Rotary):
-            q, k = self.position(q, run), self.position(k, run)
-        if self.norm_last:
-            q, k = self.normed(q, k)
-        if self.causal:
-            k, v = self.seen(k, v, run)  # b s k h
+        if self.borrows:
+            q, (k, v) = self.query(x, run), run.lent[self.borrows[0]]  # b t n h, b s k h, b s k h
+        else:
+            q, k, v = self.prepared(x, run)  # b t n h, b t k h, b t k h
+            k, v = self.seen(k, v, run) if self.causal and self.cached else (k, v)  # b s k h
+        for window in self.lends:
+            run.lent[window] = k, v
         near, far = self.position(q.size(1), k.size(1)) if isinstance(self.position, RelativeKeys) else (None, None)  # t s h
         out = attend(
             q, k, v, run, causal=self.causal, window=self.w, chunk=self.chunk, bias=self.bias(q, k, run), near=near, far=far,
@@ -148,6 +150,30 @@ class Attention(nn.Module):
             out = out * torch.sigmoid(self.gate(x))
         out = self.o(out)  # b t d
         return out
+
+    def prepared(self, x: Tensor, run: Run) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (b t n h), keys and values (b t k h), normed, clamped and rotated."""
+        q, k, v = self.projections(x)
+        if self.value_embedding is not None:
+            v = self.value_embedding(x, v, run)
+        if not self.norm_last:
+            q, k = self.normed(q, k)
+        if self.v_norm is not None:
+            v = self.v_norm(v)
+        if self.clip is not None:
+            q, k, v = (part.clamp(-self.clip, self.clip) for part in (q, k, v))
+        if isinstance(self.position, Rotary):
+            q, k = self.position(q, run), self.position(k, run)
+        if self.norm_last:
+            q, k = self.normed(q, k)
+        return q, k, v
+
+    def query(self, x: Tensor, run: Run) -> Tensor:
+        """The queries (b t n h) alone, beside keys and values of an earlier layer. Brandon et al. 2024, arXiv:2405.12981."""
+        assert self.q is not None
+        q: Tensor = self.q(x).unflatten(-1, (-1, self.h))
+        q = q if self.q_norm is None else self.q_norm(q)
+        return self.position(q, run) if isinstance(self.position, Rotary) else q
 
     def projections(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (b t n h), keys and values (b t k h)."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from ..blocks import altup as altups
 from ..blocks import attention as attentions
 from ..blocks import embedding as embeddings
 from ..blocks import linear_attention as linear_attentions
@@ -16,8 +17,25 @@ from ..blocks import moe as mixtures
 from ..blocks import norm as norms
 from ..blocks import position as positions
 from ..blocks import prediction as predictions
+from ..blocks import short_convolution as convolutions
+from ..blocks import state_space as state_spaces
 from ..blocks import wiring as wirings
-from . import attention, embedding, linear_attention, mixer, mla, mlp, moe, norm, position, prediction, wiring
+from . import (
+    altup,
+    attention,
+    embedding,
+    linear_attention,
+    mixer,
+    mla,
+    mlp,
+    moe,
+    norm,
+    position,
+    prediction,
+    short_convolution,
+    state_space,
+    wiring,
+)
 from .dispatch import ALONE, BASE, CAP, CLIP, LOCAL_BASE, SCALE, Given, build, linear, maybe
 
 # -- norms and positions --------------------------------------------------------------------------------------------------
@@ -32,6 +50,11 @@ def _(c: norms.LayerNorm, d: int, given: Given = ALONE) -> nn.Module:
 def _(c: norms.RMSNorm, d: int, given: Given = ALONE) -> nn.Module:
     twin = (norm.OffsetRMSNorm if c.offset else norm.RMSNorm)(d, gain=c.gain)
     return norm.Scaled(twin, SCALE) if c.scaled else twin
+
+
+@build.register
+def _(c: norms.LayerScale, d: int, given: Given = ALONE) -> nn.Module:
+    return norm.LayerScale(d)
 
 
 @build.register
@@ -53,7 +76,7 @@ def _(c: positions.LearnedPositions, d: int, given: Given = ALONE) -> nn.Module:
 
 @build.register
 def _(c: positions.Sinusoidal, d: int, given: Given = ALONE) -> nn.Module:
-    return position.Sinusoidal()
+    return position.Sinusoidal(d, c.m)
 
 
 @build.register
@@ -80,6 +103,11 @@ def _(c: mlps.GatedMLP, d: int, given: Given = ALONE) -> nn.Module:
 
 
 @build.register
+def _(c: mlps.SparseGatedMLP, d: int, given: Given = ALONE) -> nn.Module:
+    return mlp.SparseGatedMLP(d, c.f, mlp.FUNCTIONS[c.act.name])
+
+
+@build.register
 def _(c: mlps.ClampedGatedMLP, d: int, given: Given = ALONE) -> nn.Module:
     return mlp.ClampedGatedMLP(d, c.f, bias=c.bias)
 
@@ -88,16 +116,17 @@ def _(c: mlps.ClampedGatedMLP, d: int, given: Given = ALONE) -> nn.Module:
 def _(c: attentions.Attention, d: int, given: Given = ALONE) -> nn.Module:
     heads, groups = c.n * c.h, c.k * c.h
     k_bias = c.qkv_bias if c.k_bias is None else c.k_bias
-    bias = c.position if isinstance(c.position, positions.RelativeBias) else None
+    bias, borrows = c.position if isinstance(c.position, positions.RelativeBias) else None, c.kv == "borrowed"
     return attention.Attention(
         c.h,
         linear(d, heads if c.projected else None, bias=c.qkv_bias),
-        linear(d, groups if c.projected and not c.qk_tied else None, bias=k_bias),
-        linear(d, groups if c.projected and not c.kv_tied else None, bias=c.qkv_bias),
+        linear(d, groups if c.projected and not (c.qk_tied or borrows) else None, bias=k_bias),
+        linear(d, groups if c.projected and not (c.kv_tied or borrows) else None, bias=c.qkv_bias),
         linear(heads, d, bias=c.o_bias),
-        gate=linear(d, heads if c.output_gate else None), w=c.w, chunk=c.chunk, causal=c.causal,
-        position=relative(bias, causal=c.causal) if bias else maybe(c.position, c.h),
-        q_norm=of_heads(c.qk_norm, c.n, c.h), k_norm=of_heads(c.qk_norm, c.k, c.h), norm_last=c.norm_last,
+        gate=linear(d, heads if c.output_gate else None, bias=c.qkv_bias), w=c.w, chunk=c.chunk, causal=c.causal,
+        cached=c.cached, position=relative(bias, causal=c.causal) if bias else maybe(c.position, c.h),
+        q_norm=of_heads(c.qk_norm, c.n, c.h), k_norm=None if borrows else of_heads(c.qk_norm, c.k, c.h),
+        v_norm=maybe(c.v_norm, c.h), norm_last=c.norm_last, lends=c.kv == "lent", borrows=borrows,
         clip=CLIP if c.clip else None, cap=CAP if c.softcap else None, sinks=c.n if c.sinks else None,
         value_embedding=maybe(c.value_embedding, groups, given._replace(k=c.k)), cached_heads=c.n if c.cached_whole else None,
     )  # fmt: skip
@@ -106,6 +135,16 @@ def _(c: attentions.Attention, d: int, given: Given = ALONE) -> nn.Module:
 @build.register
 def _(c: embeddings.ValueEmbedding, d: int, given: Given = ALONE) -> nn.Module:
     return embedding.ValueEmbedding(c.v, given.k, d // given.k, c.i)
+
+
+@build.register
+def _(c: embeddings.LayerEmbedding, d: int, given: Given = ALONE) -> nn.Module:
+    return embedding.LayerEmbedding(d, c.v, c.l, c.i, build(c.norm, c.i))
+
+
+@build.register
+def _(c: embeddings.LayerInput, d: int, given: Given = ALONE) -> nn.Module:
+    return embedding.LayerInput(d, c.i, mlp.FUNCTIONS[c.act.name])
 
 
 @build.register
@@ -133,15 +172,28 @@ def _(c: latents.MLA, d: int, given: Given = ALONE) -> nn.Module:
 @build.register
 def _(c: mixtures.MoE, d: int, given: Given = ALONE) -> nn.Module:
     return moe.MoE(
-        nn.Linear(d, c.e, bias=c.router_bias), [build(c.expert, d) for _ in range(c.e)], c.a,
-        shared=maybe(c.shared, d), shared_gate=linear(d, 1 if c.shared_gate else None),
-        score=c.score, renormalise=c.renormalise,
+        nn.Linear(d, c.e, bias=c.router_bias), [build(c.expert, d if c.i is None else c.i) for _ in range(c.e)], c.a,
+        latent=None if c.i is None else (linear(d, c.i), linear(c.i, d)), shared=maybe(c.shared, d),
+        shared_gate=linear(d, 1 if c.shared_gate else None),
+        score=c.score, renormalise=c.renormalise, router_norm=maybe(c.router_norm, d), expert_norm=maybe(c.expert_norm, d),
+        expert_scale=c.expert_scale, choice_bias=c.choice_bias,
     )  # fmt: skip
+
+
+@build.register
+def _(c: mixtures.DenseMoE, d: int, given: Given = ALONE) -> nn.Module:
+    experts = [build(c.expert, d) for _ in range(c.e)]
+    return moe.DenseMoE(nn.Linear(d, c.e, bias=False), experts, c.a, shared=maybe(c.shared, d))
 
 
 @build.register
 def _(c: linear_attentions.LinearAttention, d: int, given: Given = ALONE) -> nn.Module:
     return linear_attention.LinearAttention(d, c.n, c.h, c.m)
+
+
+@build.register
+def _(c: linear_attentions.GatedDeltaNet, d: int, given: Given = ALONE) -> nn.Module:
+    return linear_attention.GatedDeltaNet(d, c.n, c.k, c.h, c.u, c.g, c.chunk, mlp.FUNCTIONS[c.act.name])
 
 
 @build.register
@@ -160,11 +212,52 @@ def _(c: mixers.Smear, d: int, given: Given = ALONE) -> nn.Module:
 
 
 @build.register
+def _(c: convolutions.ShortConvolution, d: int, given: Given = ALONE) -> nn.Module:
+    return short_convolution.ShortConvolution(d, c.g, bias=c.bias)
+
+
+@build.register
+def _(c: state_spaces.Mamba, d: int, given: Given = ALONE) -> nn.Module:
+    norms = None if c.norm is None else (build(c.norm, c.i), build(c.norm, c.h), build(c.norm, c.h))
+    return state_space.Mamba(
+        d, c.f, c.h, c.i, c.g, mlp.FUNCTIONS[c.act.name], bias=c.bias, conv_bias=c.conv_bias, norms=norms
+    )
+
+
+@build.register
+def _(c: state_spaces.Mamba2, d: int, given: Given = ALONE) -> nn.Module:
+    return state_space.Mamba2(
+        d, c.n, c.k, c.h, c.u, c.g, c.chunk, mlp.FUNCTIONS[c.act.name], bias=c.bias, o_bias=c.o_bias, conv_bias=c.conv_bias,
+        norm=c.norm,
+    )  # fmt: skip
+
+
+@build.register
 def _(c: wirings.Residual, d: int, given: Given = ALONE) -> wiring.Residual:
     return wiring.Residual(
         build(c.branch, d, given), before=maybe(c.before, d), after=maybe(c.after, d), outer=maybe(c.outer, d),
         alpha=SCALE if c.scaled else None,
     )  # fmt: skip
+
+
+@build.register
+def _(c: wirings.Laurel, d: int, given: Given = ALONE) -> nn.Module:
+    return wiring.Laurel(d, c.c, build(c.branch, d, given), build(c.before, d), build(c.after, d), build(c.norm, d))
+
+
+@build.register
+def _(c: altups.Streams, d: int, given: Given = ALONE) -> nn.Module:
+    return altup.Streams(d, c.j)
+
+
+@build.register
+def _(c: altups.Merged, d: int, given: Given = ALONE) -> nn.Module:
+    return altup.Merged(d, given.j)
+
+
+@build.register
+def _(c: altups.AltUp, d: int, given: Given = ALONE) -> nn.Module:
+    return altup.AltUp(d, c.j, build(c.block, d, given), maybe(c.branch, d, given))
 
 
 @build.register
@@ -175,6 +268,11 @@ def _(c: wirings.Block, d: int, given: Given = ALONE) -> nn.Module:
 @build.register
 def _(c: wirings.Parallel, d: int, given: Given = ALONE) -> nn.Module:
     return wiring.Parallel([build(branch, d, given) for branch in c.branches], maybe(c.norm, d))
+
+
+@build.register
+def _(c: wirings.Sum, d: int, given: Given = ALONE) -> nn.Module:
+    return wiring.Sum([build(branch, d, given) for branch in c.branches])
 
 
 @build.register

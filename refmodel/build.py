@@ -15,7 +15,18 @@ __all__ = ["Given", "branches", "build"]
 
 @build.register
 def _(c: embeddings.Patches, d: int = 0, given: Given = ALONE) -> embedding.Patches:
-    return embedding.Patches(c.d, c.m, c.y, c.x, c.z, class_token=c.class_token, positions=c.positions)
+    return embedding.Patches(
+        c.d,
+        c.m,
+        c.y,
+        c.x,
+        c.z,
+        bias=c.bias,
+        class_token=c.class_token,
+        positions=c.positions,
+        reserved=c.reserved,
+        norm=maybe(c.norm, c.d),
+    )
 
 
 @build.register
@@ -35,6 +46,7 @@ def embed(c: whole.Embedding, token: nn.Parameter) -> model.Embedding:
         token, project=linear(token.size(1), None if c.i is None else c.d, bias=c.all_narrow),
         project_last=c.all_narrow, position=maybe(c.position, inner),
         types=None if c.types is None else table(c.types, inner), norm=maybe(c.norm, inner), smear=maybe(c.smear, inner),
+        layers=maybe(c.layers, c.d),
     )  # fmt: skip
 
 
@@ -49,8 +61,18 @@ def _(c: whole.Stack, d: int, given: Given = ALONE) -> model.Stack:
     for name in (name for name, count in c.runs() for _ in range(count)):
         layers.append(sets[name][seen[name] * len(sets[name]) // total[name]])  # neighbours share a set
         seen[name] += 1
+    for number, layer in enumerate(layers):
+        for module in layer.modules():
+            if isinstance(module, embedding.LayerInput):
+                module.layer = number
     return model.Stack(
-        c.name, layers, norm=maybe(c.norm, d), project=linear(d, c.i), exit=maybe(c.exit, d), biases=share_biases(layers)
+        c.name,
+        layers,
+        norm=maybe(c.norm, d),
+        project=linear(d, c.i),
+        enter=maybe(c.enter, d),
+        exit=maybe(c.exit, d, given._replace(j=getattr(c.enter, "j", 1))),
+        biases=share_biases(layers),
     )
 
 
@@ -72,7 +94,7 @@ def _(c: whole.LMHead, d: int, given: Given = ALONE) -> model.LMHead:
 @build.register
 def _(c: outputs.MaskedLMHead, d: int, given: Given = ALONE) -> nn.Module:
     i = d if given.table is None else given.table
-    return heads.MaskedLMHead(d, i, mlp.FUNCTIONS[c.act.name], build(c.norm, i), build(c.output, i))
+    return heads.MaskedLMHead(d, i, mlp.FUNCTIONS[c.act.name], build(c.norm, i), build(c.output, i), bias=c.bias)
 
 
 @build.register
@@ -82,7 +104,21 @@ def _(c: outputs.Pooler, d: int, given: Given = ALONE) -> nn.Module:
 
 @build.register
 def _(c: outputs.Classifier, d: int, given: Given = ALONE) -> nn.Module:
-    return heads.Classifier(d, c.v, bias=c.bias, first=c.first)
+    act = None if c.act is None else mlp.FUNCTIONS[c.act.name]
+    return heads.Classifier(
+        d, c.v, bias=c.bias, first=c.first, mean=c.mean, act=act, norm=maybe(c.norm, d), hidden_bias=c.hidden_bias
+    )
+
+
+@build.register
+def _(c: outputs.NormedFirst, d: int, given: Given = ALONE) -> nn.Module:
+    return heads.NormedFirst(d, build(c.norm, d), c.v)
+
+
+@build.register
+def _(c: outputs.Contrastive, d: int, given: Given = ALONE) -> nn.Module:
+    source = given.source or d
+    return heads.Contrastive(d, source, c.i, build(c.norm, source))
 
 
 @build.register

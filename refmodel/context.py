@@ -66,6 +66,8 @@ class Run:
     tokens: Tensor | None = None  # b t, what the embedding looked up
     entered: Tensor | None = None  # b t d, the stream before the first layer
     middle: Tensor | None = None  # b t d, the stream behind layer ⌊l/2⌋, counted from 0
+    layer_inputs: Tensor | None = None  # b t l i, what the embedding made for each layer
+    lent: dict[int | None, tuple[Tensor, Tensor]] = field(default_factory=dict)  # b s k h, keys and values by their window
     buffers: dict[Hashable, Tensor] = field(default_factory=dict)  # rotary tables and masks, of the whole model
     biases: dict[nn.Module, Tensor] = field(default_factory=dict)  # n t s, T5's position biases, of one stack
     places: list[str] = field(default_factory=list)
@@ -108,12 +110,25 @@ class Run:
         self.caches.held[owner], self.caches.kinds[owner] = (x[:, -1:].clone(),), "state"
         return before
 
+    def tail(self, owner: nn.Module, x: Tensor, length: int) -> Tensor:
+        """x (b t d) behind the last *length* positions that *owner* left in the cache, if there are any; else filled up with
+        noughts before it to so many. The last of these take their place. Without a cache, x."""
+        if self.caches is None:
+            return x
+        before = self.caches.held.get(owner, (x.new_zeros(x.size(0), max(0, length - x.size(1)), x.size(2)),))[0]
+        whole = torch.cat((before, x), dim=1)
+        self.caches.held[owner], self.caches.kinds[owner] = (whole[:, -length:].clone(),), "state"
+        return whole
+
     def closed_over(self, layer: nn.Module) -> tuple[Tensor, ...]:
-        """The tensors that a layer reads besides x, and that stay alive because of it: modules say so in ``reads``."""
+        """The tensors that a layer reads besides x, and that stay alive because of it: modules say so in ``reads``, and in
+        ``borrows`` the window of the keys and values."""
         inside = set(layer.modules())
         names = sorted({name for module in inside for name in getattr(module, "reads", ())})
         biases = (bias for owner, bias in self.biases.items() if owner in inside)
-        return tuple(x for x in (*biases, *(getattr(self, name) for name in names)) if x is not None)
+        windows = dict.fromkeys(window for module in inside for window in getattr(module, "borrows", ()))
+        lent = (x for window in windows for x in self.lent.get(window, ()))
+        return tuple(x for x in (*biases, *lent, *(getattr(self, name) for name in names)) if x is not None)
 
     def of_source(self) -> Run:
         """The encoder's pass: without caches, with biases of its own; the buffers are the model's."""

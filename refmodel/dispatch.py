@@ -18,12 +18,14 @@ BASE, LOCAL_BASE = 10000.0, 1000.0
 
 class Given(NamedTuple):
     """Sizes that a component has from around it: the encoder's and the token table's width (its own unless given), the
-    length of the sequence for what depends on it, and the key-value heads of an attention for what is inside it."""
+    length of the sequence for what depends on it, the key-value heads of an attention for what is inside it, and the streams
+    beside the first that a stack hands on."""
 
     source: int | None = None
     table: int | None = None
     t: int = 1
     k: int = 1
+    j: int = 1
 
 
 ALONE = Given()

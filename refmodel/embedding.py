@@ -1,6 +1,8 @@
-"""Inputs that are not tokens, and tokens looked up as values. Twins of ``blockcalc.blocks.embedding``."""
+"""Inputs that are not tokens, and tokens looked up as values or for each layer. Twins of ``blockcalc.blocks.embedding``."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -18,13 +20,15 @@ class Patches(nn.Module):
     """
 
     def __init__(
-        self, d: int, m: int, y: int, x: int, z: int | None = None, *, class_token: bool = True, positions: bool = True
-    ) -> None:
+        self, d: int, m: int, y: int, x: int, z: int | None = None, *, bias: bool = True, class_token: bool = True,
+        positions: bool = True, reserved: int = 0, norm: nn.Module | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.m, self.y, self.shape = m, y, (x, m * y if z is None else z)
-        self.patch = nn.Conv1d(x, d, kernel_size=y, stride=y)
+        self.patch = nn.Conv1d(x, d, kernel_size=y, stride=y, bias=bias)
         self.first = nn.Parameter(torch.randn(d) * 0.02) if class_token else None  # d
-        self.position = nn.Parameter(torch.randn(m + class_token, d) * 0.02) if positions else None  # t d
+        self.position = nn.Parameter(torch.randn(reserved + m + class_token, d) * 0.02) if positions else None  # t d
+        self.norm = norm
 
     def draw(self, b: int, t: int) -> Tensor:
         """Random images (b x z)."""
@@ -35,7 +39,8 @@ class Patches(nn.Module):
         x = self.patch(image[..., : self.m * self.y]).transpose(1, 2).contiguous()  # b m d
         if self.first is not None:
             x = torch.cat((self.first.expand(len(x), 1, -1), x), dim=1)  # b m+1 d
-        return x if self.position is None else x + self.position
+        x = x if self.position is None else x + self.position[-x.size(1) :]
+        return x if self.norm is None else self.norm(x)
 
 
 class Frames(nn.Module):
@@ -79,3 +84,44 @@ class ValueEmbedding(nn.Module):
         rows = F.embedding(run.tokens, self.table).view_as(values)  # b t k h
         gate = 3 * torch.sigmoid(self.gate(x[..., : self.i]))  # b t k
         return values + rows * gate[..., None]
+
+
+class LayerEmbedding(nn.Module):
+    """An input for each token and layer: rows of a second table, plus a normed projection of the token's vector.
+
+    Gemma 3n and 4, per-layer embeddings.
+    """
+
+    def __init__(self, d: int, v: int, l: int, i: int, norm: nn.Module) -> None:
+        super().__init__()
+        self.l = l
+        self.table = nn.Parameter(torch.randn(v, l * i) * 0.02)  # v l·i
+        self.projection = nn.Linear(d, l * i, bias=False)
+        self.norm = norm  # i wide
+
+    def forward(self, x: Tensor, run: Run) -> Tensor:
+        """The inputs (b t l i) of the vectors x (b t d) of the run's tokens."""
+        assert run.tokens is not None
+        rows = F.embedding(run.tokens, self.table).unflatten(-1, (self.l, -1))  # b t l i
+        own: Tensor = self.norm(self.projection(x).unflatten(-1, (self.l, -1)))  # b t l i
+        return own + rows
+
+
+class LayerInput(nn.Module):
+    """(act(x W_narrow) ⊙ the layer's own input) W_widen. Gemma 3n and 4, per-layer embeddings."""
+
+    reads = ("layer_inputs",)
+
+    def __init__(self, d: int, i: int, act: Callable[[Tensor], Tensor], layer: int = 0) -> None:
+        super().__init__()
+        self.layer, self.act = layer, act
+        self.narrow = nn.Linear(d, i, bias=False)
+        self.widen = nn.Linear(i, d, bias=False)
+
+    def forward(self, x: Tensor, run: Run) -> Tensor:
+        """x (b t d) to (b t d). A layer alone draws its input."""
+        gate = self.act(self.narrow(x))  # b t i
+        if run.layer_inputs is None:
+            run.layer_inputs = torch.randn_like(gate)[:, :, None].requires_grad_()  # b t 1 i
+        out: Tensor = self.widen(gate * run.layer_inputs[:, :, self.layer])  # b t d
+        return out

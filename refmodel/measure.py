@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import set_checkpoint_early_stop
-from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+from torch.utils.flop_counter import FlopCounterMode, conv_backward_flop, sdpa_backward_flop_count, sdpa_flop_count
 
 from .context import Caches, Run
 from .fused import CrossEntropy
@@ -78,20 +78,33 @@ def _refuse(*_: Any, **__: Any) -> int:
     raise NotImplementedError("FlopCounterMode counts 0 for this fused operation")
 
 
+def of_groups(*given: Any, out_shape: Any, **_: Any) -> int:
+    """torch's own rule, which takes a convolution in groups for a dense one: it counts its weight's gradient once a group."""
+    *operands, groups, needed = given
+    rule: Callable[..., int] = conv_backward_flop
+    inputs, weights = (
+        rule(*operands, groups, mask, out_val=out_shape)
+        for mask in ((needed[0], False, False), (False, needed[1], False))
+    )
+    return inputs + weights // groups
+
+
 RULES: Mapping[str, Callable[..., int]] = {
     "_scaled_dot_product_flash_attention_for_cpu": _forward,
     "_scaled_dot_product_flash_attention_for_cpu_backward": _backward,
+    "convolution_backward": of_groups,
     "_scaled_dot_product_fused_attention_overrideable": _refuse,
     "_grouped_mm": _refuse,
     "_scaled_grouped_mm": _refuse,
 }
-UNCOUNTED = {getattr(torch.ops.aten, name): rule for name, rule in RULES.items() if hasattr(torch.ops.aten, name)}
-"""Fused operations that FlopCounterMode counts as 0: the CPU's attention by torch's own rule for CUDA's, others not at all."""
+RULED = {getattr(torch.ops.aten, name): rule for name, rule in RULES.items() if hasattr(torch.ops.aten, name)}
+"""What FlopCounterMode counts wrong. Fused operations, as 0: the CPU's attention is counted by torch's own rule for CUDA's,
+others not at all. The gradient of a grouped convolution's weight, once a group."""
 
 
 def flops(step: Pass, run: Run | None = None, *, training: bool = True) -> Flops:
     """FLOPs of *step* forward, and backward from the sum of its result. A checkpoint runs all of its function again."""
-    forward, backward = (FlopCounterMode(display=False, custom_mapping=UNCOUNTED) for _ in range(2))
+    forward, backward = (FlopCounterMode(display=False, custom_mapping=RULED) for _ in range(2))
     with set_checkpoint_early_stop(False):
         with forward:
             out = step(run or Run())

@@ -19,6 +19,11 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
 
+def quick_gelu(x: Tensor) -> Tensor:
+    """x·σ(1.702x). Hendrycks and Gimpel 2016, arXiv:1606.08415, the other approximation in section 2."""
+    return F.silu(1.702 * x) / 1.702
+
+
 def relu_squared(x: Tensor) -> Tensor:
     """So et al. 2021, Primer, arXiv:2109.08668, section 4."""
     return torch.relu(x).square()
@@ -28,6 +33,7 @@ FUNCTIONS: dict[str, Function] = {
     "relu": torch.relu,
     "gelu": F.gelu,
     "gelu_tanh": gelu_tanh,
+    "quick_gelu": quick_gelu,
     "silu": F.silu,
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
@@ -77,6 +83,29 @@ class GatedMLP(nn.Module):
             hidden = self.act(self.gate(x)) * self.up(x)  # … f
         else:
             hidden = Gate.apply(self.product, self.gate(x), self.up(x))  # … f
+        out: Tensor = self.down(hidden)  # … d
+        return out
+
+
+class SparseGatedMLP(nn.Module):
+    """(act(g′) ⊙ x W_up) W_down, g′ = relu(g − mean − cσ) of g = x W_gate. You et al. 2025, arXiv:2506.06644."""
+
+    def __init__(self, d: int, f: int, act: Function, *, c: float = 1.0) -> None:
+        super().__init__()
+        self.act, self.c = act, c
+        self.gate = nn.Linear(d, f, bias=False)
+        self.up = nn.Linear(d, f, bias=False)
+        self.down = nn.Linear(f, d, bias=False)
+
+    def product(self, gate: Tensor, up: Tensor) -> Tensor:
+        """act(gate) ⊙ up (… f)."""
+        return self.act(gate) * up
+
+    def forward(self, x: Tensor, run: Run | None = None) -> Tensor:
+        """x (… d) to (… d)."""
+        gate = self.gate(x)  # … f
+        threshold = gate.mean(-1, keepdim=True) + gate.std(-1, keepdim=True, correction=0) * self.c  # … 1
+        hidden = gated(run, self.product, torch.relu(gate - threshold), self.up(x))  # … f
         out: Tensor = self.down(hidden)  # … d
         return out
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .context import Run
-from .embedding import Frames, Patches
+from .embedding import Frames, LayerEmbedding, Patches
 from .position import LearnedPositions, RelativeBias, Sinusoidal
 
 
@@ -21,18 +21,19 @@ class Embedding(nn.Module):
     def __init__(
         self, token: nn.Parameter, *, project: nn.Linear | None = None, project_last: bool = False,
         position: LearnedPositions | Sinusoidal | None = None, types: nn.Parameter | None = None, norm: nn.Module | None = None,
-        smear: nn.Module | None = None,
+        smear: nn.Module | None = None, layers: LayerEmbedding | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.token = token  # v i
         self.project, self.project_last = project, project_last  # i d
         self.position = position  # m d
         self.types = types
-        self.norm, self.smear = norm, smear
+        self.norm, self.smear, self.layers = norm, smear, layers
 
     def draw(self, b: int, t: int) -> Tensor:
-        """Random tokens (b t)."""
-        return torch.randint(len(self.token), (b, t))
+        """Random tokens (b t) that every table has a row for."""
+        tables = [self.token, *([] if self.layers is None else [self.layers.table])]
+        return torch.randint(min(map(len, tables)), (b, t))
 
     def look_up(self, ids: Tensor) -> Tensor:
         """The rows (b t i) of the tokens ids (b t)."""
@@ -54,6 +55,8 @@ class Embedding(nn.Module):
             x = self.norm(x)
         if self.smear is not None:
             x = self.smear(x, run)
+        if self.layers is not None:
+            run.layer_inputs = self.layers(x, run)  # b t l i
         return run.drop(self.project(x) if self.project is not None and self.project_last else x)  # b t d
 
 
@@ -62,13 +65,13 @@ class Stack(nn.Module):
 
     def __init__(
         self, name: str, layers: list[nn.Module], *, norm: nn.Module | None = None, project: nn.Linear | None = None,
-        exit: nn.Module | None = None, biases: list[RelativeBias] | None = None,
+        enter: nn.Module | None = None, exit: nn.Module | None = None, biases: list[RelativeBias] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.name = name
         self.biases = nn.ModuleList(biases or [])
         self.layers = nn.ModuleList(layers)
-        self.exit = exit
+        self.enter, self.exit = enter, exit
         self.norm = norm
         self.project = project  # d i
 
@@ -77,6 +80,7 @@ class Stack(nn.Module):
         for bias in self.biases:
             bias(x.size(1), run.start + x.size(1), run)
         run.entered = x
+        x = x if self.enter is None else self.enter(x, run)
         for number, layer in enumerate(self.layers):
             run.places.append(f"{self.name}.{number}")
             x = run.again("full", lambda x, *_, layer=layer: layer(x, run), x, *run.closed_over(layer))
@@ -119,7 +123,7 @@ class Model(nn.Module):
 
     def __init__(
         self, embedding: Embedding | Patches, stack: Stack, head: nn.Module | None,
-        encoder_embedding: Embedding | Frames | None = None, encoder: Stack | None = None,
+        encoder_embedding: Embedding | Frames | Patches | None = None, encoder: Stack | None = None,
         predictors: list[nn.Module] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -138,18 +142,19 @@ class Model(nn.Module):
             inner = run.of_source()
             run.memory = self.encoder(self.encoder_embedding(source, inner), inner)  # b m d
         x = self.stack(self.embedding(ids, run), run)  # b t d
-        outputs = [self.output(x, last)]
+        outputs = [self.output(x, last, run)]
         for number, predictor in enumerate(self.predictors, 1):
             assert isinstance(self.embedding, Embedding)
             x = predictor(x, self.embedding.look_up(ids.roll(-number, 1)), run)  # b t d
-            outputs.append(self.output(x, last))
+            outputs.append(self.output(x, last, run))
         if run.caches is not None:
             run.caches.length += ids.size(1)
         return outputs
 
-    def output(self, x: Tensor, last: bool) -> Tensor:
+    def output(self, x: Tensor, last: bool, run: Run) -> Tensor:
         """The logits of x (b t d), or x where there is no head."""
         if self.head is None:
             return x
-        logits: Tensor = self.head(x[:, -1:] if last else x, getattr(self.embedding, "token", None))
+        given = run.memory if "memory" in getattr(self.head, "reads", ()) else getattr(self.embedding, "token", None)
+        logits: Tensor = self.head(x[:, -1:] if last else x, given)
         return logits

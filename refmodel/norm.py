@@ -82,3 +82,15 @@ class HeadsNorm(nn.Module):
         """x (b t n h) to (b t n h)."""
         out: Tensor = self.norm(x.flatten(-2)).view_as(x)
         return out
+
+
+class LayerScale(nn.Module):
+    """λ·x, a trained λ for each entry of x. Touvron et al. 2021 (CaiT), arXiv:2103.17239, section 2."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(d))  # d
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (… d) to (… d)."""
+        return self.gain * x

@@ -28,8 +28,14 @@ class LearnedPositions(nn.Module):
 class Sinusoidal(nn.Module):
     """Fixed sines and cosines of the position. Vaswani et al. 2017, arXiv:1706.03762, section 3.5."""
 
+    def __init__(self, d: int, m: int | None = None) -> None:
+        super().__init__()
+        self.table = None if m is None else nn.Parameter(sinusoids(0, m, d), requires_grad=False)  # m d
+
     def forward(self, t: int, x: Tensor, run: Run) -> Tensor:
-        """The vectors (t d) of the new positions, in x's type: a buffer of the whole model."""
+        """The vectors (t d) of the new positions: rows of the stored table, else in x's type, a buffer of the whole model."""
+        if self.table is not None:
+            return F.embedding(torch.arange(run.start, run.start + t), self.table)  # t d
         key = ("sinusoids", run.start, t, x.size(-1))
         return run.buffer(key, lambda: sinusoids(run.start, t, x.size(-1)).to(x.dtype))
 

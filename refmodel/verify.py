@@ -80,11 +80,21 @@ def free_letters(entry: Entry) -> list[str]:
 
 
 def branches(entry: Entry) -> list[Branch]:
-    """One branch, or two where a window makes a minimum: t ≤ w − 1 and t > w."""
+    """One branch, or two where a window makes a minimum, t ≤ w − 1 and t > w, or where chunks are filled up: one, or several
+    with a part of a chunk behind them."""
+    if "chunk" in entry.sizes:
+        one = Branch("one chunk", lambda free: {**sizes_of(entry, free), "chunk": free["t"] + free["chunk"]})
+        return [one, Branch("several chunks", partial(_several, entry))]
     if "w" not in entry.sizes:
         return [Branch("", partial(sizes_of, entry))]
     inside = Branch("t < w", lambda free: {**sizes_of(entry, free), "w": free["t"] + free["w"]})
     return [inside, Branch("t > w", lambda free: {**sizes_of(entry, free), "t": free["t"] + free["w"]})]
+
+
+def _several(entry: Entry, free: Mapping[str, Any]) -> dict[str, Any]:
+    """m chunks, of the last one t positions."""
+    chunk = free["t"] + free["chunk"]
+    return {**sizes_of(entry, free), "chunk": chunk, "t": (free["m"] - 1) * chunk + free["t"]}
 
 
 def sizes_of(entry: Entry, free: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,6 +128,7 @@ def degree_of(expr: Any, entry: Entry, branch: Branch) -> int:
     names = {"B": given["b"], "T": given["t"], "S": given["t"], "M": given["m"]}
     names |= {name.upper(): given[name] for name in entry.sizes}
     placed = sympy.sympify(expr).subs({s: names[str(s)] for s in expr.free_symbols}, simultaneous=True)
+    placed = placed.replace(sympy.ceiling, lambda chunks: letters["m"])  # as many as there are, or one
     placed = placed.replace(sympy.Min, lambda *sides: max(sides, key=lambda side: len(side.free_symbols)))
     return int(sympy.Poly(sympy.expand(placed), *letters.values()).total_degree())
 

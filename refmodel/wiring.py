@@ -25,19 +25,37 @@ class Residual(nn.Module):
         """The branch of x (b t d), between its norms."""
         if self.before is not None:
             x = self.before(x)
-        x = self.branch(x, run)
-        return run.drop(x if self.after is None else self.after(x))
+        out: Tensor = self.branch(x, run)
+        return out if self.after is None else self.after(out)
 
     def forward(self, x: Tensor, run: Run) -> Tensor:
         """x (b t d) to (b t d)."""
-        x = (x if self.alpha is None else self.alpha * x) + self.inner(x, run)
+        x = (x if self.alpha is None else self.alpha * x) + run.drop(self.inner(x, run))
         return x if self.outer is None else self.outer(x)
+
+
+class Laurel(nn.Module):
+    """(x + branch(y) + y + norm(y W_left W_right))/√2 of y, the norm of x. Menghani, Kumar and Kumar 2024, arXiv:2411.07501,
+    section 3.2, as Gemma 3n has it."""
+
+    def __init__(self, d: int, c: int, branch: nn.Module, before: nn.Module, after: nn.Module, norm: nn.Module) -> None:
+        super().__init__()
+        self.before, self.branch, self.after, self.norm = before, branch, after, norm
+        self.left = nn.Linear(d, c, bias=False)
+        self.right = nn.Linear(c, d, bias=False)
+
+    def forward(self, x: Tensor, run: Run) -> Tensor:
+        """x (b t d) to (b t d)."""
+        y = self.before(x)  # b t d
+        laurel = y + self.norm(self.right(self.left(y)))  # b t d
+        out: Tensor = x + run.drop(self.after(self.branch(y, run))) + laurel
+        return out * 0.5**0.5
 
 
 class Block(nn.Module):
     """Residual branches one after the other."""
 
-    def __init__(self, branches: list[Residual]) -> None:
+    def __init__(self, branches: list[Residual | Laurel]) -> None:
         super().__init__()
         self.branches = nn.ModuleList(branches)
 
@@ -61,8 +79,21 @@ class Parallel(nn.Module):
         shared, out = x if self.norm is None else self.norm(x), x
         for branch in self.branches:
             assert isinstance(branch, Residual)
-            out = out + branch.inner(x if branch.before is not None else shared, run)
+            out = out + run.drop(branch.inner(x if branch.before is not None else shared, run))
         return out
+
+
+class Sum(nn.Module):
+    """Σ branch(x), each branch between its norms. Gemma 4's feed-forward and mixture."""
+
+    def __init__(self, branches: list[Residual]) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(branches)
+
+    def forward(self, x: Tensor, run: Run) -> Tensor:
+        """x (b t d) to (b t d)."""
+        outs = [branch.inner(x, run) for branch in self.branches if isinstance(branch, Residual)]
+        return sum(outs[1:], outs[0])
 
 
 class Blended(nn.Module):

@@ -1,8 +1,11 @@
-"""Formulas to export, each with drawn sizes and what the ledgers count at them: every block and a dozen families."""
+"""Formulas to export, each with drawn sizes and what the ledgers count at them: every block and a dozen families. And what runs
+another language's programs."""
 
 from __future__ import annotations
 
 import random
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -13,6 +16,8 @@ from blockcalc import UndefinedError, formula, load, trace, widths
 from blockcalc.catalogue import BLOCKS
 from blockcalc.symbolic import QUANTITIES, Formula, symbolize
 from blockcalc.whole import bounds, fraction
+
+NODE = shutil.which("node")
 
 SPANS = ((2, 30), (2**9, 2**10), (2**29, 2**30))
 """Sizes are drawn from each of these: results within 2⁵³, past it, and past 2⁶³ or 2¹²⁷."""
@@ -186,3 +191,10 @@ def cases() -> list[Case]:
             exact = formula(name, quantity, convention="exact")._replace(subject=f"exact {name}")
             found.append(Case(exact, tuple(counted(quantity, by_name[name], "exact"))))
     return found
+
+
+def run(words: list[Any], text: str | None = None) -> str:
+    """What a program prints; it must end well."""
+    done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout

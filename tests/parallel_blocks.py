@@ -9,7 +9,7 @@ from blockcalc.blocks.linear_attention import LinearAttention
 from blockcalc.blocks.mla import MLA
 from blockcalc.blocks.mlp import MLP, ClampedGatedMLP, GatedMLP, gelu, gelu_tanh, relu_squared
 from blockcalc.blocks.moe import MoE
-from blockcalc.blocks.norm import LayerNorm, RMSNorm
+from blockcalc.blocks.norm import LayerNorm, LayerScale, RMSNorm
 from blockcalc.blocks.position import ALiBi, LearnedPositions, RelativeBias, Rotary, Sinusoidal
 from blockcalc.blocks.prediction import MultiTokenPrediction
 from blockcalc.blocks.wiring import Block, Parallel, Residual
@@ -74,6 +74,8 @@ BLOCKS = {
     "pre-norm": block(turned, GatedMLP(f=28), before=rms),
     "post-norm": Residual(name="mlp", branch=MLP(f=28, bias=True), outer=ln),
     "sandwich": Residual(name="mlp", branch=GatedMLP(f=28), before=offset, after=offset),
+    "layer scale": Residual(name="mlp", branch=MLP(f=28), before=ln, after=LayerScale()),
+    "window both ways": grouped(causal=False, w=5),
     "parallel": side_by_side(ln),
 }  # fmt: skip
 
@@ -128,6 +130,9 @@ MODELS = {
     "sinusoids": model(
         (block(whole, MLP(f=28), outer=ln), 2), embedding=Embedding(v=36, d=22, position=Sinusoidal()), norm=None
     ),
+    "stored sinusoids": model(
+        (block(whole, MLP(f=28), outer=ln), 2), embedding=Embedding(v=36, d=22, position=Sinusoidal(m=37)), norm=None
+    ),
     "OPT": model(
         (block(multi(), MLP(f=28), outer=ln), 2), norm=None, head=LMHead(v=36, tied=False, wide=True),
         embedding=Embedding(v=36, d=22, i=10, position=LearnedPositions(m=37, reserved=2)),
@@ -145,7 +150,7 @@ WITHOUT_FLASH = {
 """What the CPU has no flash kernel for."""
 
 WITHOUT_RING = WITHOUT_FLASH | {
-    "window", "chunks", "ALiBi", "cross-attention", "cross-attention, k = 2", "linear attention", "BART",
+    "window", "window both ways", "chunks", "ALiBi", "cross-attention", "cross-attention, k = 2", "linear attention", "BART",
 }  # fmt: skip
 """What has no declared way to be split along the sequence."""
 

@@ -1,9 +1,13 @@
 """Sums over a trace: published totals, cache policies, and that parts add up to wholes."""
 
-import pytest
+import json
 
-from blockcalc import InputError, load, widths
+import pytest
+from click.testing import CliRunner
+
+from blockcalc import InputError, UndefinedError, load, widths
 from blockcalc.budget import held
+from blockcalc.cli import main
 from blockcalc.readers import FAMILIES
 from blockcalc.tables import presets
 from blockcalc.tensor import Kernels, Step
@@ -91,6 +95,30 @@ def test_the_cross_cache_does_not_grow_with_the_context():
 
 def test_an_encoder_has_no_cache():
     assert sum(load("bert-base").budget(Step.prefill(1, 64)).cache(BF16).values()) == 0
+
+
+@pytest.mark.parametrize("name", ["bert-base", "vit-base", "mixer-s32"])
+@pytest.mark.parametrize("step", [Step.decode(2, 49), Step.prefill(2, 3, 49)], ids=["decode", "behind a cache"])
+def test_what_needs_all_positions_at_once_does_not_decode(name, step):
+    with pytest.raises(UndefinedError, match=r"all .*at once: nothing to decode from a cache"):
+        load(name).budget(step)
+
+
+@pytest.mark.parametrize("model", ["vit-base", "mixer-s32", "bert-base"])
+def test_a_sweep_has_no_decoding_of_what_runs_at_once(model):
+    found = CliRunner().invoke(main, ["sweep", model, "--quantity", "decode_flops", "--quantity", "flops", "--json"])
+    (row,) = json.loads(found.stdout)["rows"]
+    assert "nothing to decode" in row["refused"] and row["decode_flops"] is None and row["flops"] > 0
+
+
+@pytest.mark.parametrize("name", ["vit-base", "mixer-s32"])
+def test_a_length_that_is_set_leaves_a_whole_pass(name):
+    """Whatever is said; but a step that decodes is none, of a single token neither."""
+    model = load(name)
+    for step in (Step.forward(2, 9), Step.prefill(2, 9), Step.train(2, 9)):
+        assert model.fit(step).t == model.fit(step).s == model.fit(model.fit(step)).t == model.embedding.length
+    with pytest.raises(UndefinedError, match="nothing to decode"):
+        model.fit(Step.decode(2, 1))
 
 
 def test_the_cost_of_a_layer_does_not_depend_on_how_many_there_are():

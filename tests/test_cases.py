@@ -36,6 +36,10 @@ GEMMA = model("gemma", 256000, 3072, 24576, 28, 16, 16, head_dim=256, tie_word_e
 GEMMA_2 = model("gemma2", 256000, 3584, 14336, 42, 16, 8, head_dim=256, sliding_window=4096, tie_word_embeddings=True)
 GEMMA_3_1B = model("gemma3_text", 262144, 1152, 6912, 26, 4, 1, head_dim=256, sliding_window=512, tie_word_embeddings=True)
 GEMMA_3_27B = model("gemma3_text", 262208, 5376, 21504, 62, 32, 16, head_dim=128, sliding_window=1024, tie_word_embeddings=True)
+GEMMA_3N = {
+    "model_type": "gemma3n_text", "num_hidden_layers": 35, "num_kv_shared_layers": 15, "num_key_value_heads": 2,
+    "head_dim": 256, "sliding_window": 512,
+}  # fmt: skip
 LATENT = {
     "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
 }  # fmt: skip
@@ -51,6 +55,10 @@ OSS_20B = model(
     "gpt_oss", 201088, 2880, 2880, 24, 64, 8, head_dim=64, num_local_experts=32, num_experts_per_tok=4, sliding_window=128
 )
 OSS_120B = OSS_20B | {"num_hidden_layers": 36, "num_local_experts": 128}
+LFM2 = {
+    "model_type": "lfm2", "vocab_size": 65536, "hidden_size": 2048, "intermediate_size": 12288, "num_hidden_layers": 16,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "full_attn_idxs": [2, 5, 8, 10, 12, 14],
+}  # fmt: skip
 GPT2 = {"model_type": "gpt2", "vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024}
 GPT2_XL = GPT2 | {"n_embd": 1600, "n_layer": 48, "n_head": 25}
 MEGATRON = {"model_type": "gpt2", "vocab_size": 51200, "n_embd": 6144, "n_layer": 40, "n_head": 48, "n_positions": 2048}
@@ -209,6 +217,13 @@ CASES = (
     ),
     # https://github.com/lablup/mlxcel/pull/172
     Case("Gemma-3-1B at 32,768: 139 MiB, not 832", ("kv CONFIG --context 32768",), GEMMA_3_1B, kv, 145_752_064),
+    # https://github.com/vllm-project/vllm-metal/pull/269, https://github.com/google/gemma.cpp/pull/1012,
+    # https://github.com/gpustack/gguf-parser-go/issues/32
+    Case(
+        # 4·2048·32768 + 16·2048·512
+        "Gemma 3n at 32,768: 272 MiB, for 20 of its 35 layers own a cache and 16 of these a window",
+        ("kv CONFIG --context 32768",), GEMMA_3N, kv, 285_212_672,
+    ),
     # https://github.com/NVIDIA/TensorRT-LLM/issues/19514, pull/19516, https://github.com/vllm-project/vllm/pull/23664
     Case(
         "Whisper's decoder attends to 1,500 encoder positions: 234 MiB, besides 70 MiB for its own 448 tokens",
@@ -221,6 +236,11 @@ CASES = (
         "9.97 GiB hold 125,353 tokens of Gemma-3-27B and not one more",
         ("kv CONFIG --context 125353", "kv CONFIG --context 125354"), GEMMA_3_27B,
         lambda *found: tuple(kv(one) <= 9.97 * GIB for one in found), (True, False),
+    ),
+    # https://github.com/gpustack/gguf-parser-go/issues/31
+    Case(
+        "six of the sixteen layers of LFM2-1.2B have keys and values: 384 MiB, besides what the convolutions hold",
+        ("kv CONFIG --context 32768 --dtype fp16",), LFM2, lambda found: found["kv_cache"]["by_kind"]["full"], 402_653_184,
     ),
     # https://github.com/huggingface/blog/issues/2345
     Case("Llama-3.1-405B has 8 key-value heads, not 16", ("kv CONFIG --dtype fp16",), LLAMA_405B, kv_per_token, 516_096),

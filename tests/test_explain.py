@@ -33,7 +33,8 @@ def evaluated(text):
     """The number that a formula with numbers put in stands for."""
     for digit, power in zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True):
         text = text.replace(digit, f"**{power}")
-    text = text.replace("·", "*").replace("^", "**").replace("⌊", "math.floor(").replace("⌋", ")")
+    for sign, words in {"·": "*", "^": "**", "⌊": "math.floor(", "⌈": "math.ceil(", "⌋": ")", "⌉": ")"}.items():
+        text = text.replace(sign, words)
     text = re.sub(r"(?<![*]{2})\b\d+", r"Fraction(\g<0>)", text)
     return eval(text, {"math": math, "min": min, "max": max, "Fraction": Fraction})
 

@@ -1,50 +1,31 @@
-"""Each export is run in its own language, at every block and a dozen families, and equals what the ledgers count."""
+"""Each export that computes is run in its own language, at every block and a dozen families: what the ledgers count."""
 
 from __future__ import annotations
 
 import json
-import math
-import os
 import re
 import shutil
-import subprocess
-import xml.etree.ElementTree as ET
-from fractions import Fraction
 from functools import cache
-from pathlib import Path
 
 import exported
 import numpy
 import pytest
 import sympy
-from exported import largest
+from exported import NODE, largest, run
 
-from blockcalc import InputError, formula
+from blockcalc import InputError, formula, trace, widths
 from blockcalc.catalogue import BLOCKS
 from blockcalc.exports import FORMATS, export, python
 from blockcalc.exports.about import identifier, names
 from blockcalc.exports.excel import cell_names
 from blockcalc.symbolic import QUANTITIES
+from blockcalc.tensor import Step
 from blockcalc.whole import Quotient, bounds, divides, fraction
 
-NODE = shutil.which("node")
 GCC = shutil.which("gcc")
-KATEX = Path(os.environ.get("BLOCKCALC_NODE_MODULES", "node_modules")) / "katex"
 
 needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed")
 needs_gcc = pytest.mark.skipif(GCC is None, reason="gcc is not installed")
-needs_katex = pytest.mark.skipif(NODE is None or not KATEX.exists(), reason="katex is not in $BLOCKCALC_NODE_MODULES")
-
-
-@pytest.fixture(scope="module")
-def cases():
-    return exported.cases()
-
-
-@pytest.fixture(scope="module")
-def distinct(cases):
-    """One case of each expression: a reading of the expression alone needs no more."""
-    return list({case.formula.expr: case for case in cases}.values())
 
 
 def test_there_is_a_case_for_every_block_and_quantity_and_results_leave_53_63_and_127_bits(cases):
@@ -115,13 +96,6 @@ def test_numpy_refuses_what_is_no_size():
         function(**{**sizes, "S": numpy.array([0])})
     with pytest.raises(OverflowError):
         function(**{**sizes, "S": numpy.array([2**63], dtype=numpy.uint64)})
-
-
-def run(words, text=None):
-    """What a program prints; it must end well."""
-    done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
 
 
 @needs_node
@@ -208,6 +182,41 @@ def test_a_size_that_does_not_divide_is_refused_in_c(tmp_path):
     assert run([str(program)]) == "0"
 
 
+def windowed(quantity):
+    """The cache that transformers keeps of a window: its closed form, and what the ledger counts at three windows."""
+    entry, read, b, s = BLOCKS["window"], QUANTITIES[quantity].read, 2, 9
+    sizes = [{"d": 13, "n": 6, "k": 3, "h": 5, "w": w} for w in (1, 2, 7)]
+    budgets = [trace(component, Step.prefill(b, s), width) for component, width in map(entry.build, sizes)]
+    counted = [read(budget, widths("bf16"), "torch", "transformers") for budget in budgets]
+    return formula("window", quantity, policy="transformers"), {"B": b, "H": 5, "K": 3, "S": s}, counted
+
+
+@pytest.mark.parametrize("quantity", ["kv", "kv_per_token"])
+def test_a_window_of_1_has_another_closed_form_and_is_refused_in_every_language(quantity, tmp_path):
+    made, sizes, (whole, *right) = windowed(quantity)
+    sizes = {name: size for name, size in sizes.items() if name in names(made)}
+    python_, numpy_ = (defined(export(made, form), {}) for form in ("python", "numpy"))
+    assert whole == {"kv": 4 * 2 * 3 * 5 * 9, "kv_per_token": 4 * 3 * 5}[quantity]
+    assert [python_(**sizes, W=w) for w in (2, 7)] == numpy_(**sizes, W=numpy.array([2, 7])).tolist() == right
+    for function, w in ((python_, 1), (numpy_, 1), (numpy_, numpy.array([7, 1]))):
+        with pytest.raises(ValueError, match="W: a window of 1 is cached whole, which is another closed form"):
+            function(**sizes, W=w)
+    head, cells = export(made, "excel").partition("+N(")[0], cell_names(made)
+    assert [shown(head, {cells[name]: size for name, size in {**sizes, "W": w}.items()}) for w in (1, 2, 7)] == ["#N/A", *right]
+    if NODE:
+        given = ", ".join(f"{name}: {size}n" for name, size in sizes.items())
+        asked = f"try {{ return String({identifier(made)}({{ {given}, W: w }})); }} catch (error) {{ return error.name; }}"
+        program = f"{export(made, 'javascript')}\nconsole.log([1n, 2n, 7n].map((w) => {{ {asked} }}).join());"
+        assert run([NODE, "-"], program).strip() == ",".join(["RangeError", *map(str, right)])
+    if GCC:
+        given = ", ".join(map(str, sizes.values()))
+        body = "__int128 r; for (int w = 1; w < 8; w += w == 1 ? 1 : 5)"
+        main = f"int main(void) {{ {body} printf(\"%d \", {identifier(made)}({given}, w, &r) ? (int) r : -1); return 0; }}"
+        (tmp_path / "one.c").write_text(f"#include <stdio.h>\n{export(made, 'c')}\n{main}", encoding="utf-8")
+        run([GCC, "-std=gnu99", "-Wall", "-Wextra", "-Werror", "-o", str(tmp_path / "one"), str(tmp_path / "one.c")])
+        assert [int(word) for word in run([str(tmp_path / "one")]).split()] == [-1, *right]
+
+
 # -- a spreadsheet -----------------------------------------------------------------------------------------------------
 
 
@@ -260,168 +269,6 @@ def test_a_name_that_excel_reads_as_a_cell_is_renamed_and_said():
     }  # fmt: skip
     assert "L1_ is L1" in export(made, "excel")
     assert shown(export(made, "excel"), {name.upper(): 3 for name in cell_names(made).values()}) == 24
-
-
-# -- for reading -------------------------------------------------------------------------------------------------------
-
-
-def evaluated(code, sizes):
-    """Python's reading of a formula over exact fractions."""
-    scope = {name: Fraction(size) for name, size in sizes.items()}
-    return eval(code, {"__builtins__": {}, "min": min, "max": max, "floor": math.floor, "ceil": math.ceil}, scope)
-
-
-def test_text_reads_as_it_computes(distinct):
-    small = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
-    for case in distinct:
-        code = re.sub("[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda match: f"**{match[0].translate(small)}", export(case.formula, "text"))
-        code = re.sub(r"\{(.+?) if (.+?)(?:; (.+?) if (.+?))?; (.+?) otherwise\}", _branches, code)
-        for sign, call in (("⌊", "floor("), ("⌈", "ceil("), ("⌋", ")"), ("⌉", ")"), ("·", "*")):
-            code = code.replace(sign, call)
-        for sizes, value in case.draws:
-            assert evaluated(code, sizes) == value, (code, sizes)
-
-
-def _branches(match):
-    first, when, second, then, otherwise = match.groups()
-    inner = otherwise if second is None else f"(({second}) if {then} else ({otherwise}))"
-    code = re.sub(r"Eq\((\w+), (\w+)\)", r"\1 == \2", f"(({first}) if {when} else {inner})")
-    return code
-
-
-def test_sympy_gives_back_the_same_expression(cases):
-    scope = {}
-    exec("from sympy import *", scope)
-    for case in cases:
-        assert eval(export(case.formula, "sympy"), scope) == case.formula.expr
-
-
-# LaTeX, spelled out: a grammar of juxtaposition cannot tell T (D + 1) from a function T, so products get their sign.
-_PRODUCT = re.compile(r"(?<=[\w})])(?<!\\lfloor)(?<!\\lceil)(?<!cdot) (?=[A-Z0-9(]|\\frac|\\min|\\max|\\lfloor|\\lceil)")
-
-
-LATEX = {
-    r"\cdot": "*", r"\min": "min", r"\max": "max",
-    r"\lfloor{": "floor(", r"}\rfloor": ")", r"\lceil{": "ceil(", r"}\rceil": ")",
-}  # fmt: skip
-
-
-def spelled(latex):
-    latex = re.sub(r"_\{\\text\{([^}]*)\}\}", lambda match: f"_{{{match[1].replace(' ', '')}}}", latex)
-    return _PRODUCT.sub(r" \\cdot ", re.sub(r"\\left(?=[(\\])|\\right(?=[)\\])", "", latex))
-
-
-def test_latex_reads_as_it_computes(distinct):
-    for case in distinct:
-        code = spelled(export(case.formula, "latex"))
-        if "cases" in code:
-            continue
-        for sign, call in LATEX.items():
-            code = code.replace(sign, call)
-        code = re.sub(r"_\{(\w+)\}", r"_\1", re.sub(r"\^\{(\d+)\}", r"**\1", code))
-        while r"\frac" in code:
-            code = re.sub(r"\\frac\{([^{}]*)\}\{([^{}]*)\}", r"((\1)/(\2))", code)
-        for sizes, value in case.draws:
-            given = {letter.partition("_")[0] + letter.partition("_")[1] + letter.partition("_")[2].replace("_", ""): size
-                     for letter, size in sizes.items()}  # fmt: skip
-            assert evaluated(code, given) == value, (code, sizes)
-
-
-def test_sympy_s_own_reader_of_latex_agrees(distinct):
-    """Its grammar knows no branches. It is slow, so that inner sums are read once, and some quantities stand for all."""
-    from sympy.parsing.latex import parse_latex
-
-    read = cache(lambda text: parse_latex(text, backend="lark"))
-    counted = {"params", "train_flops", "kv", "activations"}
-    checked = 0
-    for case in distinct:
-        text = spelled(export(case.formula, "latex"))
-        if "cases" in text or (case.formula.quantity not in counted and "made-up" not in case.formula.subject):
-            continue
-        groups = []
-
-        def held(match, groups=groups):
-            groups.append(read(match[1]))
-            return f"Z_{{{'abcdefghijklmnopqrstuvwxyz'[len(groups) - 1]}}}"
-
-        before = None
-        while before != text:
-            before, text = text, re.sub(r"(?<!min)(?<!max)\(([^()]*)\)", held, text)
-        found = read(text)
-        assert isinstance(found, sympy.Expr), text
-        for place in reversed(range(len(groups))):
-            found = found.subs(sympy.Symbol(f"Z_{{{'abcdefghijklmnopqrstuvwxyz'[place]}}}"), groups[place])
-        sizes, value = case.draws[0]
-        by_name = {re.sub(r"\W", "", name): size for name, size in sizes.items()}
-        put_in = {symbol: by_name[_plain(str(symbol), by_name)] for symbol in found.free_symbols}
-        assert found.subs(put_in) == value, (text, sizes)
-        checked += 1
-    assert checked > 100
-
-
-def _plain(name, by_name):
-    bare = re.sub(r"[{}]", "", name)
-    return next(known for known in by_name if known.replace("_", "") == bare.replace("_", ""))
-
-
-@needs_katex
-def test_katex_reads_all_of_it(cases):
-    formulas = sorted({export(case.formula, "latex") for case in cases})
-    program = f"""
-    const katex = require({json.dumps(str(KATEX.resolve()))});
-    const formulas = JSON.parse(require("fs").readFileSync(0, "utf8"));
-    const options = {{ throwOnError: true, strict: "error", displayMode: true }};
-    console.log(formulas.map((one) => katex.renderToString(one, options)).filter((html) => html.includes("katex-html")).length);
-    """
-    assert int(run([NODE, "-e", program], json.dumps(formulas))) == len(formulas)
-
-
-MATHML = "{http://www.w3.org/1998/Math/MathML}"
-ARITY = {"mfrac": 2, "msup": 2, "msub": 2}
-ROWS = {"math", "mrow", "mtable", "mtr", "mtd"}
-LEAVES = {"mi", "mn", "mo", "mtext"}
-SIGNS = {"\u2062": "*", "\u2061": "", "⌊": "floor(", "⌋": ")", "⌈": "ceil(", "⌉": ")", "≥": ">=", "=": "=="}
-
-
-def python_of(node):
-    """An element as Python code; its structure is checked on the way."""
-    tag, children = node.tag.removeprefix(MATHML), list(node)
-    if tag in LEAVES:
-        assert node.text and not children, tag
-        return SIGNS.get(node.text, node.text)
-    assert not (node.text or "").strip(), (tag, node.text)
-    assert len(children) == ARITY[tag] if tag in ARITY else tag in ROWS, tag
-    if tag == "mfrac":
-        return "(({})/({}))".format(*map(python_of, children))
-    if tag == "msup":
-        return "({})**({})".format(*map(python_of, children))
-    if tag == "msub":
-        return f"{python_of(children[0])}_{children[1].text.replace(' ', '_')}"
-    if tag == "mrow" and children and children[0].text == "{":
-        return branches_of(children[1])
-    inner = "".join(map(python_of, children))
-    return f"({inner})" if tag == "math" else inner
-
-
-def branches_of(table):
-    code = "None"
-    for row in reversed(list(table)):
-        branch, condition = row
-        words = [python_of(part) for part in condition]
-        code = f"({python_of(branch)})" if words == ["otherwise"] else f"(({python_of(branch)}) if {words[1]} else {code})"
-    return code
-
-
-def test_mathml_is_valid_and_reads_as_it_computes(distinct):
-    for case in distinct:
-        text = export(case.formula, "mathml")
-        assert not re.search(r"&(?!lt;|gt;|amp;|#)", text)
-        root = ET.fromstring(text)
-        assert root.tag == f"{MATHML}math"
-        assert root.attrib == {"display": "block"}
-        code = python_of(root)
-        for sizes, value in case.draws:
-            assert evaluated(code, sizes) == value, (code, sizes)
 
 
 # -- what they say, and what they refuse -------------------------------------------------------------------------------

@@ -14,10 +14,13 @@ from blockcalc.recorder import Recorder
 from blockcalc.refmodel.verify import verify_block, verify_model
 from blockcalc.rules import attention
 from blockcalc.rules.attention import AttentionRules
+from blockcalc.rules.delta import DeltaRules
 from blockcalc.rules.elementwise import Elementwise
 from blockcalc.rules.kernels import AttentionKernels
 from blockcalc.rules.linear import Linear
 from blockcalc.rules.mixture import MixtureRules
+from blockcalc.rules.scan import ScanRules
+from blockcalc.rules.state import StateRules
 from blockcalc.tensor import Step
 
 VIT = {
@@ -58,6 +61,8 @@ RULES = [
     (Elementwise, "rms_norm", "wide.cast_of = x", "pass", "alone: nothing else keeps x here; test_tape has two norms of one x"),
     (Elementwise, "rms_norm", "(wide, inverse) if x.grad", "(wide,) if x.grad", "rmsnorm"),
     (Elementwise, "rms_norm", "if trains:", "if False:", "rmsnorm"),
+    (Elementwise, "rms_norm", "own if weight is None else (weight,)", "own", "altup"),
+    (Elementwise, "deviation", "saved=(x, out)", "saved=(x,)", "sparse-mlp"),
     (Elementwise, "cross_entropy", "role), targets, scalar)", "role), scalar)", LLAMA),
     (Elementwise, "cross_entropy", "role), targets, scalar)", "role), targets)", LLAMA),
     (Elementwise, "dropout", "saved=(noise,)", "saved=()", "alone: test_refmodel_models has the twins that drop out"),
@@ -73,7 +78,7 @@ RULES = [
     (AttentionRules, "attention", "if softcap:", "if False:", "softcap"),
     (AttentionRules, "_softmax", "s + 1", "s", "sinks"),
     (AttentionRules, "_own", "(b, s, n, h)", "(b, s, x.sizes[2], h)", "gqa"),
-    (AttentionRules, "attention", "visible, window, bias, softcap,", "visible, window, None, softcap,", "relative-bias"),
+    (AttentionRules, "attention", "mask_name, bias, softcap,", "mask_name, None, softcap,", "relative-bias"),
     (AttentionRules, "slopes", "(\"n\",), (n,)", "(\"n\", \"s\"), (n, s)", "alibi"),
     (AttentionRules, "slopes", "(n, s), \"activation\"", "(n, s), \"statistic\"", "alibi"),
     (AttentionKernels, "_flash", "(t, k[\"s\"]), \"activation\"", "(t, k[\"s\"]), \"mask\"", "window"),
@@ -91,11 +96,45 @@ RULES = [
     (AttentionKernels, "_at_once", "3 * h + 2 * u", "2 * h + 2 * u", "mha"),
     (AttentionKernels, "_at_once", "3 * h + 2 * u", "2 * h + 3 * u", "mla"),
     (AttentionRules, "_relative", "(a.grad + rows.grad) * work", "work", "relative-keys"),
+    (StateRules, "causal_convolution", "work = out.numel * taps", "work = out.numel", "short-convolution"),
+    (StateRules, "causal_convolution", "x[\"t\"] + taps - 1", "x[\"t\"]", "short-convolution"),
+    (StateRules, "causal_convolution", "saved=(x,) if trains else ()", "saved=()", "short-convolution"),
+    (StateRules, "causal_convolution", "dinput=work if x.grad else 0", "dinput=0", "short-convolution"),
+    (StateRules, "causal_convolution", "dweight=work if trains else 0", "dweight=taps * work", "short-convolution"),
+    (StateRules, "remember", "\"state\", None", "\"cross\", None", "alone: test_refmodel_cache has the bytes by kind"),
+    (StateRules, "remember", "sizes, role", "(*sizes[:-1], 2), role", "short-convolution"),
+    (DeltaRules, "pace", "\"input\"", "\"output\"", "gated-delta-net"),
+    (DeltaRules, "forget", "\"statistic\", trained", "\"activation\", trained", "gated-delta-net"),
+    (DeltaRules, "unit", "saved=(wide, inverse)", "saved=(wide,)", "gated-delta-net"),
+    (DeltaRules, "delta_rule", "\"statistic\")", "\"state\")", "gated-delta-net"),
+    (DeltaRules, "_in_chunks", "rows.copies *= smaller(1, chunks - 1)", "pass", "gated-delta-net"),
+    (DeltaRules, "_in_chunks", "(chunk, chunk), \"mask\"", "(chunk, chunk), \"index\"", "gated-delta-net"),
+    (DeltaRules, "_in_chunks", "places[:3])", "places)", "gated-delta-net"),
+    (DeltaRules, "_chunked", "\"statistic\"", "\"activation\"", "gated-delta-net"),
+    (DeltaRules, "_exponential", "\"statistic\"", "\"activation\"", "gated-delta-net"),
+    (DeltaRules, "_solve", "right.numel * system[\"y\"]", "right.numel", "gated-delta-net"),
+    (DeltaRules, "_solve", "saved=(system, out)", "saved=(system,)", "gated-delta-net"),
+    (DeltaRules, "_through", "chunks - 1 if", "chunks if", "gated-delta-net"),
+    (DeltaRules, "_through", "forward=chunks * work", "forward=work", "gated-delta-net"),
+    (DeltaRules, "_through", "saved=self._factors(rows, states)", "saved=(states,)", "gated-delta-net"),
+    (DeltaRules, "_to_next", "(chunks - 1) * work", "chunks * work", "gated-delta-net"),
+    (DeltaRules, "_to_next", "saved=self._factors(rows, new)", "saved=()", "gated-delta-net"),
+    (ScanRules, "state_space", "self.scale(\"skip\", wide, self.weight((\"n\",), (n,), \"vector\"))", "wide", "mamba2-mixer"),
+    (ScanRules, "state_space", "forward=state.numel", "", "alone: test_refmodel_cache counts a decode step"),
+    (ScanRules, "_scanned", "self.mul(\"scores_decay\", scores, between)", "scores", "mamba2-mixer"),
+    (ScanRules, "_passed_on", "chunks + 1, h, u", "chunks, h, u", "mamba2-mixer"),
+    (ScanRules, "selective_scan", "(batch, t + 1, f, h)", "(batch, t, f, h)", "mamba-mixer"),
+    (ScanRules, "selective_scan", "saved=self._factors(moved, b)", "saved=()", "mamba-mixer"),
+    (ScanRules, "selective_scan", "dinput=(states.grad + c.grad) * work", "dinput=work", "mamba-mixer"),
     (MixtureRules, "route", "saved=(scored, index)", "saved=(scored,)", "moe"),
-    (MixtureRules, "route", "saved=(weights, total)", "saved=(weights,)", "moe"),
+    (MixtureRules, "route", "saved=(kept, total)", "saved=(kept,)", "moe"),
+    (MixtureRules, "route", "\"expert_mul\", weights, numbers", "\"expert_mul\", numbers, numbers", "moe-normed"),
+    (MixtureRules, "route", "if scaled else kept", "if False else kept", "moe-normed"),
     (MixtureRules, "dispatch", "saved=(tokens,)", "saved=()", "alone: the combination keeps the same tokens"),
     (MixtureRules, "combine", "weighed, tokens)", "tokens)", "moe"),
     (MixtureRules, "combine", "*self._factors(rows, sorted_weights)", "rows", "moe"),
+    (MixtureRules, "spread", "saved=(weights, index)", "saved=(weights,)", "moe-dense"),
+    (MixtureRules, "weigh", "saved=self._factors(x, scores)", "saved=(x,)", "moe-dense"),
     (Recorder, "weight", "role, self._stored", "role, 1", "moe"),
     (Recorder, "once", "1, 1, 1", "self._copies, self._stored, self._active", T5),
     (Recorder, "_loop", "self._copies * (copies - 1)", "self._copies * copies", LLAMA),
@@ -145,11 +184,11 @@ def test_the_small_models_are_equal_when_nothing_is_broken(subject):
 
 def test_every_rule_has_a_mutation():
     """Methods of the rules, and the mechanics that multiply what they record."""
-    for owner in (Linear, Elementwise, AttentionKernels, AttentionRules, MixtureRules):
+    for owner in (Linear, Elementwise, AttentionKernels, AttentionRules, StateRules, ScanRules, DeltaRules, MixtureRules):
         for name, method in vars(owner).items():
             if inspect.isfunction(method) or isinstance(method, staticmethod):
                 covered = name in {rule[1] for rule in RULES if rule[0] is owner}
-                assert covered or name in ("uncached", "check_whole", "remember", "widen"), f"{owner.__name__}.{name}"
+                assert covered or name in ("uncached", "check_whole", "widen"), f"{owner.__name__}.{name}"
 
 
 @pytest.mark.parametrize(("old", "new"), [("m * (m - 1)", "m * (m + 1)"), ("return t * s", "return t"), ("up_to(s - t)", "0")])

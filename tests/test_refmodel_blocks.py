@@ -9,13 +9,15 @@ import torch
 from blockcalc import Step, widths
 from blockcalc.blocks.attention import Attention, CrossAttention
 from blockcalc.blocks.embedding import ValueEmbedding
-from blockcalc.blocks.linear_attention import LinearAttention
+from blockcalc.blocks.linear_attention import GatedDeltaNet, LinearAttention
 from blockcalc.blocks.mixer import Smear, SqueezeExcitation, TokenMixing
 from blockcalc.blocks.mla import MLA
-from blockcalc.blocks.mlp import ACTIVATIONS, MLP, ClampedGatedMLP, GatedMLP, gelu, relu, silu
+from blockcalc.blocks.mlp import ACTIVATIONS, MLP, ClampedGatedMLP, GatedMLP, gelu, relu, relu_squared, silu
 from blockcalc.blocks.moe import MoE
 from blockcalc.blocks.norm import HeadsNorm, LayerNorm, RMSNorm
 from blockcalc.blocks.position import ALiBi, RelativeBias, RelativeKeys, Rotary
+from blockcalc.blocks.short_convolution import ShortConvolution
+from blockcalc.blocks.state_space import Mamba, Mamba2
 from blockcalc.blocks.wiring import Backout, Blended, Block, Parallel, Residual
 from blockcalc.errors import UndefinedError
 from blockcalc.model import trace
@@ -80,8 +82,20 @@ BLOCKS = {
     "MoE, gated shared expert": MoE(e=11, a=4, expert=MLP(f=29, act=silu), shared=GatedMLP(f=37), shared_gate=True),
     "MoE, softmax of the chosen": MoE(e=11, a=4, expert=ClampedGatedMLP(f=29), score="softmax_of_chosen", renormalise=False),
     "linear attention": LinearAttention(n=5, h=6, m=19),
+    "the gated delta rule": GatedDeltaNet(n=6, k=2, h=10, u=7, g=4, chunk=4),
+    "the gated delta rule, one chunk": GatedDeltaNet(n=3, k=3, h=5, u=9),
     "token mixing": Residual(name="mix", branch=TokenMixing(f=29), before=LayerNorm()),
     "squeeze and excitation": SqueezeExcitation(f=13),
+    "short convolution": ShortConvolution(g=4),
+    "short convolution, biased": ShortConvolution(g=1, bias=True),
+    "MoE in a latent width": MoE(e=11, a=4, expert=MLP(f=29, act=relu_squared), shared=MLP(f=37, act=relu_squared), i=13),
+    "Mamba": Mamba(f=14, h=5, i=3),
+    "Mamba, normed and biased": Mamba(f=14, h=5, i=3, g=2, act=gelu, bias=True, conv_bias=False, norm=RMSNorm()),
+    "Mamba, normed without gains": Mamba(f=14, h=5, i=3, norm=RMSNorm(gain=False)),
+    "Mamba-2": Mamba2(n=6, k=3, h=5, u=7, chunk=3),
+    "Mamba-2, one group, biased": Mamba2(n=4, k=1, h=5, u=7, g=2, chunk=64, bias=True, o_bias=True, conv_bias=False),
+    "Mamba-2, norm before the gate": Mamba2(n=4, k=2, h=5, u=7, act=gelu, norm="before the gate"),
+    "Mamba-2, no norm": Mamba2(n=4, k=4, h=5, u=7, chunk=2, norm=None),
     "smear": Smear(i=5),
     "blended": Blended(block=Block(branches=(Residual(name="mlp", branch=MLP(f=29), before=RMSNorm(gain=False)),))),
     "backout": Backout(),

@@ -9,10 +9,13 @@ from test_refmodel_models import MODELS
 
 from blockcalc import Step, widths
 from blockcalc.blocks.attention import Attention
+from blockcalc.blocks.linear_attention import GatedDeltaNet
 from blockcalc.blocks.mla import MLA
 from blockcalc.blocks.mlp import GatedMLP
 from blockcalc.blocks.norm import RMSNorm
 from blockcalc.blocks.position import ALiBi, RelativeBias, RelativeKeys, Rotary
+from blockcalc.blocks.short_convolution import ShortConvolution
+from blockcalc.blocks.state_space import Mamba, Mamba2
 from blockcalc.blocks.wiring import Block, Residual
 from blockcalc.model import Embedding, Layer, LMHead, Model, Stack
 from blockcalc.refmodel import measure
@@ -40,7 +43,7 @@ DECODERS = {
     **{
         name: MODELS[name]
         for name in (
-            "Llama", "GPT-2", "GPT-J", "Gemma 2", "alternating windows", "Llama 4", "MPT", "OPT",
+            "Llama", "GPT-2", "GPT-J", "Gemma 2", "Gemma 3n", "Gemma 4", "alternating windows", "Llama 4", "MPT", "OPT",
             "Mixtral with a dense first layer", "nanochat", "T5", "the first transformer", "Whisper",
         )
     },
@@ -56,6 +59,12 @@ DECODERS = {
     "relative keys": model(grouped(position=RelativeKeys(m=9)), grouped(w=3, position=RelativeKeys(m=9))),
     "W_K = W_V": model(grouped(kv_tied=True), Attention(n=5, k=5, h=6, qk_tied=True, kv_tied=True)),
     "W_Q = W_K": model(Attention(n=5, k=5, h=6, qk_tied=True, position=Rotary(r=4))),
+    "short convolutions": model(ShortConvolution(g=4), grouped(), ShortConvolution(g=7, bias=True)),
+    "state spaces": model(
+        Mamba(f=14, h=5, i=3), Mamba(f=9, h=4, i=5, g=2, norm=RMSNorm()),
+        Mamba2(n=6, k=2, h=5, u=7, chunk=3), grouped(), Mamba2(n=4, k=1, h=6, u=3, g=2, norm="before the gate"),
+    ),
+    "the gated delta rule": model(GatedDeltaNet(n=6, k=2, h=10, u=7, g=4, chunk=4), grouped(), GatedDeltaNet(n=3, k=3, h=5, u=9)),
     "sinks and an output gate": model(grouped(w=3, sinks=True), grouped(output_gate=True)),
 }  # fmt: skip
 

@@ -52,6 +52,12 @@ def test_visible_pairs_are_those_that_the_mask_lets_through(t, s, how):
     assert visible_pairs(t, s, causal=True, **how) == (~hidden).sum()
 
 
+@pytest.mark.parametrize("window", [None, 1, 3, 19])
+def test_visible_pairs_both_ways_are_those_that_the_mask_lets_through(window):
+    hidden = hidden_pairs(11, 11, 11, causal=False, window=window)
+    assert visible_pairs(11, 11, causal=False, window=window) == (~hidden).sum()
+
+
 def test_a_storage_is_counted_once_and_a_weight_not_at_all():
     """Two linears on x (2 3 5) keep x once, 4 bytes an entry; the product of their results (2 3 7) keeps both."""
     one, two = nn.Linear(5, 7), nn.Linear(5, 7)

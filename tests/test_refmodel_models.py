@@ -6,18 +6,20 @@ import pytest
 import torch
 
 from blockcalc import Step, widths
+from blockcalc.blocks.altup import AltUp, Merged, Streams
 from blockcalc.blocks.attention import Attention, CrossAttention
-from blockcalc.blocks.embedding import Frames, Patches, ValueEmbedding
+from blockcalc.blocks.embedding import Frames, LayerEmbedding, LayerInput, Patches, ValueEmbedding
+from blockcalc.blocks.linear_attention import GatedDeltaNet
 from blockcalc.blocks.mixer import Smear, TokenMixing
 from blockcalc.blocks.mla import MLA
-from blockcalc.blocks.mlp import MLP, GatedMLP, gelu, gelu_tanh, relu, relu_squared
+from blockcalc.blocks.mlp import MLP, GatedMLP, SparseGatedMLP, gelu, gelu_tanh, quick_gelu, relu, relu_squared
 from blockcalc.blocks.moe import MoE
-from blockcalc.blocks.norm import LayerNorm, RMSNorm
+from blockcalc.blocks.norm import LayerNorm, LayerScale, RMSNorm
 from blockcalc.blocks.position import ALiBi, LearnedPositions, RelativeBias, Rotary, Sinusoidal
 from blockcalc.blocks.prediction import MultiTokenPrediction
-from blockcalc.blocks.wiring import Backout, Blended, Block, Parallel, Residual
+from blockcalc.blocks.wiring import Backout, Blended, Block, Laurel, Parallel, Residual, Sum
 from blockcalc.errors import UndefinedError
-from blockcalc.heads import Classifier, MaskedLMHead, MeanHead, Pooler
+from blockcalc.heads import Classifier, Contrastive, MaskedLMHead, MeanHead, NormedFirst, Pooler
 from blockcalc.model import Embedding, Layer, LMHead, Model, Stack
 from blockcalc.refmodel import measure
 from blockcalc.refmodel.build import build
@@ -29,7 +31,7 @@ torch.set_num_threads(1)
 B, T, SOURCE = 2, 7, 5
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
-rms, ln, cln = RMSNorm(), LayerNorm(), LayerNorm(bias=False)
+rms, offset, ln, cln = RMSNorm(), RMSNorm(offset=True), LayerNorm(), LayerNorm(bias=False)
 tokens, tied = Embedding(v=31, d=22), LMHead(v=31, tied=True)
 grouped = partial(Attention, n=6, k=2, h=10)
 heads = partial(Attention, n=5, k=5, h=6)
@@ -41,10 +43,10 @@ def block(*branches, **norms):
     return Block(branches=tuple(Residual(name=name, branch=one, **norms) for name, one in zip(names, branches, strict=True)))
 
 
-def decoder(*layers, embedding=tokens, norm=rms, head=tied, order=(), exit=None, i=None, **more):
+def decoder(*layers, embedding=tokens, norm=rms, head=tied, order=(), enter=None, exit=None, i=None, **more):
     """A model of (block, how many) layers."""
     named = tuple(Layer(block=one, l=l, name=f"kind{i}") for i, (one, l) in enumerate(layers))
-    stack = Stack(name="decoder", layers=named, norm=norm, order=order, exit=exit, i=i)
+    stack = Stack(name="decoder", layers=named, norm=norm, order=order, enter=enter, exit=exit, i=i)
     return Model(name="model", embedding=embedding, stack=stack, head=head, **more)
 
 
@@ -67,6 +69,34 @@ def nano(w, valued):
     return Blended(block=block(branch, MLP(f=29, act=relu_squared), before=RMSNorm(gain=False)))
 
 
+def gemma4(w, kv, sparse):
+    """Keys and values lent and borrowed, an input for the layer, and perhaps a mixture beside the feed-forward."""
+    h, around = (10, {}) if w else (14, {"kv_tied": kv != "borrowed"})
+    attention = Attention(
+        n=6, k=2, h=h, w=w, position=Rotary(r=h, local=w is not None), qk_norm=rms, kv=kv,
+        v_norm=None if kv == "borrowed" else RMSNorm(gain=False), **around,
+    )  # fmt: skip
+    experts = MoE(e=5, a=2, expert=GatedMLP(f=13), router_norm=rms, expert_norm=rms, expert_scale=True)
+    dense = Residual(name="dense", branch=GatedMLP(f=29), before=rms, after=rms)
+    both = Sum(branches=(dense, Residual(name="moe", branch=experts, after=rms)))
+    return Block(branches=(
+        Residual(name="attention", branch=attention, before=rms, after=rms),
+        Residual(name="mlp", branch=both if sparse else GatedMLP(f=29), after=rms),
+        Residual(name="input", branch=LayerInput(i=5), after=rms),
+    ))  # fmt: skip
+
+
+def gemma3n(w, kv, sparse):
+    """Three streams, a low-rank residual, an input for the layer."""
+    v_norm = None if kv == "borrowed" else RMSNorm(gain=False)
+    attention = grouped(w=w, position=Rotary(r=10), qk_norm=rms, v_norm=v_norm, kv=kv)
+    inner = Block(branches=(
+        Laurel(name="attention", branch=attention, c=7),
+        Residual(name="mlp", branch=(SparseGatedMLP if sparse else GatedMLP)(f=29), before=rms, after=rms),
+    ))  # fmt: skip
+    return AltUp(j=3, block=inner, branch=Residual(name="input", branch=LayerInput(i=5), after=rms))
+
+
 rotary = grouped(position=Rotary(r=10))
 mixture = MoE(e=11, a=3, expert=GatedMLP(f=13), shared=GatedMLP(f=29), score="sigmoid")
 latent = MLA(n=5, c=13, q=17, p=9, r=4, u=13)
@@ -74,6 +104,11 @@ bidirectional = heads(causal=False, qkv_bias=True, o_bias=True)
 bert = block(bidirectional, MLP(f=29, act=gelu, bias=True), outer=ln)
 bert_input = Embedding(v=31, d=22, position=LearnedPositions(m=19), types=2, norm=ln)
 biased = partial(Attention, n=6, k=6, h=10, position=RelativeBias(m=23, n=6))
+
+
+def both_ways(w):
+    return heads(causal=False, w=w, position=Rotary(r=6, local=w is not None))
+
 
 MODELS = {
     "Llama": decoder((block(rotary, GatedMLP(f=29), before=rms), 3), head=LMHead(v=31, tied=False)),
@@ -88,6 +123,25 @@ MODELS = {
     "Gemma 2": decoder(
         (gemma(3), 3), (gemma(None), 2), head=LMHead(v=31, tied=True, softcap=True),
         order=tuple((f"kind{i % 2}", 1) for i in range(5)),
+    ),
+    "Qwen3.5": decoder(
+        (block(GatedDeltaNet(n=6, k=2, h=5, u=7, g=3, chunk=4), GatedMLP(f=29), before=offset), 3),
+        (block(heads(output_gate=True, qk_norm=offset), GatedMLP(f=29), before=offset), 1), norm=offset,
+    ),
+    "Gemma 3n": decoder(
+        (gemma3n(3, "own", True), 2), (gemma3n(None, "lent", True), 1), (gemma3n(3, "lent", False), 1),
+        (gemma3n(3, "borrowed", False), 2), (gemma3n(None, "borrowed", False), 1), enter=Streams(j=3), exit=Merged(),
+        embedding=Embedding(v=31, d=22, layers=LayerEmbedding(v=29, l=7, i=5)), order=(
+            ("kind0", 1), ("kind1", 1), ("kind0", 1), ("kind2", 1), ("kind3", 1), ("kind4", 1), ("kind3", 1),
+        ),
+    ),
+    "Gemma 4": decoder(
+        (gemma4(3, "own", True), 2), (gemma4(None, "own", False), 1), (gemma4(3, "lent", False), 1),
+        (gemma4(None, "lent", False), 1), (gemma4(3, "borrowed", True), 2), (gemma4(None, "borrowed", False), 2),
+        embedding=Embedding(v=31, d=22, layers=LayerEmbedding(v=29, l=9, i=5)), order=(
+            ("kind0", 1), ("kind1", 1), ("kind0", 1), ("kind2", 1), ("kind3", 1), ("kind4", 1), ("kind5", 1), ("kind4", 1),
+            ("kind5", 1),
+        ),
     ),
     "alternating windows": decoder(
         (block(grouped(w=3, position=Rotary(r=10, local=True)), GatedMLP(f=29), before=rms, after=rms), 3),
@@ -113,6 +167,7 @@ MODELS = {
     "BERT": decoder((bert, 3), embedding=bert_input, norm=None, head=MaskedLMHead(output=LMHead(v=31, tied=True, bias=True))),
     "BERT, classes": decoder((bert, 2), embedding=bert_input, norm=None, head=Pooler(v=3)),
     "BERT, token classes": decoder((bert, 2), embedding=bert_input, norm=None, head=Classifier(v=3, bias=True)),
+    "ELECTRA": decoder((bert, 2), embedding=bert_input, norm=None, head=Classifier(v=1, bias=True, act=gelu)),
     "ALBERT": Model(
         name="ALBERT",
         embedding=Embedding(v=31, d=22, i=10, all_narrow=True, position=LearnedPositions(m=19), types=2, norm=ln),
@@ -128,6 +183,12 @@ MODELS = {
         embedding=Embedding(v=31, d=22, position=Sinusoidal()), norm=None,
         encoder=encoder(block(heads(causal=False), MLP(f=29, bias=True), outer=ln), 3),
     ),
+    "Marian": decoder(
+        (block(heads(), CrossAttention(n=5, k=5, h=6), MLP(f=29, bias=True), outer=ln), 2),
+        embedding=Embedding(v=31, d=22, position=Sinusoidal(m=19)), norm=None,
+        encoder_embedding=Embedding(v=37, d=22, position=Sinusoidal(m=19)),
+        encoder=encoder(block(heads(causal=False), MLP(f=29, bias=True), outer=ln), 3),
+    ),
     "Whisper": decoder(
         (block(heads(k_bias=False, qkv_bias=True), CrossAttention(n=5, k=5, h=6), MLP(f=29, act=gelu), before=ln), 2),
         embedding=Embedding(v=31, d=22, position=LearnedPositions(m=19)), norm=ln, encoder_embedding=Frames(d=26, m=5, x=3),
@@ -136,6 +197,30 @@ MODELS = {
     "ViT": decoder(
         (block(bidirectional, MLP(f=29, act=gelu), before=ln), 2), embedding=Patches(d=22, m=6, y=9, x=3, z=61), norm=ln,
         head=Classifier(v=5, bias=True, first=True),
+    ),
+    "DINOv2": decoder(
+        (block(bidirectional, MLP(f=29, act=gelu, bias=True), before=ln, after=LayerScale()), 2), norm=ln,
+        embedding=Patches(d=22, m=6, y=9, x=3, reserved=1), head=Classifier(v=5, bias=True, first=True),
+    ),
+    "ModernBERT": decoder(
+        (block(both_ways(None), GatedMLP(f=29, act=gelu), before=cln), 1),
+        (block(both_ways(3), GatedMLP(f=29, act=gelu), before=cln), 2),
+        embedding=Embedding(v=31, d=22, norm=cln), norm=cln, order=(("kind0", 1), ("kind1", 2)),
+        head=MaskedLMHead(output=LMHead(v=31, tied=True, bias=True), norm=cln, bias=False),
+    ),
+    "ModernBERT, classes of the mean": decoder(
+        (block(both_ways(3), GatedMLP(f=29, act=gelu), before=cln), 2), embedding=Embedding(v=31, d=22, norm=cln), norm=cln,
+        head=Classifier(v=3, bias=True, mean=True, act=gelu, norm=cln, hidden_bias=False),
+    ),
+    "CLIP": decoder(
+        (block(heads(qkv_bias=True, o_bias=True, cached=False), MLP(f=29, act=quick_gelu, bias=True), before=ln), 2),
+        embedding=Embedding(v=31, d=22, position=LearnedPositions(m=19)), norm=ln, head=Contrastive(i=17),
+        encoder=encoder(block(bidirectional, MLP(f=37, act=quick_gelu, bias=True), before=ln), 3),
+        encoder_embedding=Patches(d=26, m=6, y=9, x=3, bias=False, norm=ln),
+    ),
+    "CLIP's images": decoder(
+        (block(bidirectional, MLP(f=37, act=quick_gelu, bias=True), before=ln), 3), norm=None, head=NormedFirst(v=17),
+        embedding=Patches(d=22, m=6, y=9, x=3, bias=False, norm=ln),
     ),
     "MLP-Mixer": decoder(
         (block(TokenMixing(f=13), MLP(f=29, act=gelu, bias=True), before=ln), 2), norm=ln, head=MeanHead(v=5),

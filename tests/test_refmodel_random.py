@@ -14,7 +14,7 @@ from blockcalc.blocks.mixer import SqueezeExcitation
 from blockcalc.blocks.mla import MLA
 from blockcalc.blocks.mlp import ACTIVATIONS, MLP, ClampedGatedMLP, GatedMLP, gelu
 from blockcalc.blocks.moe import MoE
-from blockcalc.blocks.norm import HeadsNorm, LayerNorm, RMSNorm
+from blockcalc.blocks.norm import HeadsNorm, LayerNorm, LayerScale, RMSNorm
 from blockcalc.blocks.position import ALiBi, LearnedPositions, RelativeBias, Rotary, Sinusoidal
 from blockcalc.blocks.prediction import MultiTokenPrediction
 from blockcalc.blocks.wiring import Blended, Block, Parallel, Residual
@@ -61,7 +61,7 @@ class Draw:
         k = self.one([k for k in range(1, n + 1) if n % k == 0])
         biases = [RelativeBias(m=11, n=n)] * biased + [ALiBi(n=n)] * causal
         position = self.one([None, Rotary(r=4), Rotary(r=2, local=True), *biases])
-        window, chunk = self.one(WINDOWS) if causal else (None, None)
+        window, chunk = self.one(WINDOWS) if causal else (self.one((None, None, 3)), None)
         norm = self.one((None, None, *NORMS, HeadsNorm(), HeadsNorm(norm=LayerNorm()), LayerNorm(heads=True)))
         return Attention(
             n=n, k=k, h=self.one((4, 6)), w=window, chunk=chunk, causal=causal, position=position, qk_norm=norm,
@@ -83,7 +83,7 @@ class Draw:
         return plain if self.chance(0.9) else ClampedGatedMLP(f=f)
 
     def residual(self, name, branch):
-        norms = {"before": self.norm(), "after": self.norm(), "outer": self.norm()}
+        norms = {"before": self.norm(), "after": self.one((self.norm(), LayerScale())), "outer": self.norm()}
         return Residual(name=name, branch=branch, scaled=self.chance(0.1), **norms)
 
     def block(self, causal, cross):
@@ -110,7 +110,9 @@ class Draw:
         return Stack(name=name, layers=tuple(layers), norm=self.norm(), order=tuple((name, 1) for name in names), i=i)
 
     def embedding(self, v, d, i=None):
-        position = self.one((None, LearnedPositions(m=11), LearnedPositions(m=13, reserved=2), Sinusoidal()))
+        position = self.one((
+            None, LearnedPositions(m=11), LearnedPositions(m=13, reserved=2), Sinusoidal(), Sinusoidal(m=11),
+        ))  # fmt: skip
         narrow = i is not None and self.chance(0.5)
         return Embedding(v=v, d=d, i=i, all_narrow=narrow, position=position, types=self.one((None, 2)), norm=self.norm())
 
@@ -127,6 +129,10 @@ class Draw:
             LMHead(v=29, tied=self.chance(0.7), softcap=self.chance(0.3), wide=self.chance(0.5), used=23),
             MaskedLMHead(output=LMHead(v=29, tied=True, bias=True), act=self.one(ACTIVATIONS), norm=self.one(NORMS)),
             Pooler(v=3), Pooler(v=3, i=7, act=gelu), Classifier(v=3, bias=True),
+            Classifier(
+                v=3, bias=True, **self.one(({}, {"first": True}, {"mean": True})), act=gelu, norm=self.norm(),
+                hidden_bias=self.chance(0.5),
+            ),
         ))  # fmt: skip
         further, predictors = {}, ()
         if self.chance(0.35):

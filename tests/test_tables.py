@@ -245,7 +245,7 @@ def test_a_file_takes_the_form_of_its_name(tmp_path, suffix, form):
     result = run(*words, "-o", str(path))
     assert (result.exit_code, result.stdout) == (0, "")
     assert path.read_text(encoding="utf-8") == run(*words, form).stdout
-    assert "--force replaces it" in refused(*words, "-o", str(path))
+    assert "--force overwrites it" in refused(*words, "-o", str(path))
     path.write_text("old", encoding="utf-8")
     assert run(*words, "-o", str(path), "--force", "--csv").exit_code == 0
     assert path.read_text(encoding="utf-8") == run(*words, "--csv").stdout

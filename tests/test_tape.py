@@ -30,6 +30,13 @@ def test_bidirectional_attention_sees_everything():
     assert visible_pairs(3, 7, causal=False) == 21
 
 
+@pytest.mark.parametrize("window", [1, 2, 3, 7, 20])
+@pytest.mark.parametrize("s", range(1, 13))
+def test_a_window_both_ways_is_a_band(s, window):
+    mask = sum(1 for i, j in itertools.product(range(s), range(s)) if abs(i - j) < window)
+    assert visible_pairs(s, s, causal=False, window=window) == mask
+
+
 def test_a_long_sliding_window():
     # 1024·1025/2 + (32768 − 1024)·1024, https://github.com/ROCm/aiter/pull/5665
     assert visible_pairs(32768, 32768, causal=True, window=1024) == 33_030_656

@@ -6,6 +6,7 @@ from functools import partial
 
 import torch
 
+from blockcalc.refmodel.mlp import SparseGatedMLP
 from blockcalc.refmodel.moe import MoE
 from blockcalc.refmodel.position import ALiBi
 
@@ -136,6 +137,22 @@ def gemma(named, config):
         scale(named, "branch.q.weight", of_scores)
 
 
+def gemma4(named, config):
+    """Token vectors times √d, which the tied head must not see; scores are not divided by √h. A layer's input is the sum of
+    rows times √i and a norm, over √2."""
+    root, i = config.hidden_size**0.5, config.hidden_size_per_layer_input
+    scale(named, "embedding.token", root)
+    scale(named, "stack.norm.gain", 1 / root)
+    for name in (name for name in named if name.endswith("q_norm.gain")):
+        named[name] = named[name] * len(named[name]) ** 0.5
+    scale(named, "embedding.layers.table", (i / 2) ** 0.5)
+    scale(named, "embedding.layers.projection.weight", 1 / root)
+    scale(named, "embedding.layers.norm.gain", 0.5**0.5)
+    scale(named, "router_norm.gain", 1 / root)
+    for name in (name for name in named if name.count(".") == 4 and name.endswith(".norm.gain")):  # the router's of AltUp
+        named[name] = named[name] / config.hidden_size
+
+
 def gpt_neo(named, config):
     """Scores are not divided by √h."""
     scale(named, ".q.weight", (config.hidden_size // config.num_heads) ** 0.5)
@@ -178,6 +195,14 @@ def steeper(twin, theirs):
             module.slopes = [2 * slope * theirs.config.head_dim**-0.5 for slope in module.slopes]
 
 
+def cut_off(twin, theirs):
+    """How many deviations above its mean a gate of Gemma 3n counts: those that leave a share of a normal distribution below."""
+    cut = [module for module in twin.modules() if isinstance(module, SparseGatedMLP)]
+    shares = [share for share in theirs.config.activation_sparsity_pattern if share]
+    for module, share in zip(cut, shares, strict=True):
+        module.c = torch.distributions.Normal(0, 1).icdf(torch.tensor(share)).item()
+
+
 def choose_by_group(twin, theirs):
     """DeepSeek-V3, arXiv:2412.19437, section 2.1.2: a bias for the choice alone, and experts of the best groups only."""
     routers = [module for name, module in theirs.named_modules() if name.endswith("mlp.gate")]
@@ -206,6 +231,31 @@ LLAMA = {
 SPARSE = {"mlp.gate.": "mlp.router.", "shared_experts": "shared", **LLAMA}
 BEHIND = {"post_attention_layernorm": "branches.0.after", "post_feedforward_layernorm": "branches.1.after"}
 SANDWICH = {**LLAMA, **BEHIND, "pre_feedforward_layernorm": "branches.1.before"}
+INPUTS = {
+    "model.embed_tokens_per_layer.weight": "embedding.layers.table", "post_per_layer_input_norm": "branches.2.after",
+    "model.per_layer_model_projection": "embedding.layers.projection",
+    "model.per_layer_projection_norm": "embedding.layers.norm", "per_layer_input_gate": "branches.2.branch.narrow",
+    "per_layer_projection": "branches.2.branch.widen",
+}  # fmt: skip
+GEMMA4 = {**INPUTS, **SANDWICH}
+_BESIDE = {
+    "post_feedforward_layernorm_1": "branches.1.branch.branches.0.after",
+    "post_feedforward_layernorm_2": "branches.1.branch.branches.1.after",
+    "pre_feedforward_layernorm_2": "branches.1.branch.branches.1.branch.expert_norm",
+    "pre_feedforward_layernorm": "branches.1.branch.branches.0.before", "router.scale": "router_norm.weight",
+    "router.per_expert_scale": "expert_scale", "router.proj": "router",
+    **{f".{part}": f".branches.1.branch.branches.1.branch.{part}" for part in ("router", "expert_scale", "experts")},
+    "mlp": "branches.1.branch.branches.0.branch",
+}  # fmt: skip
+BESIDE = {**_BESIDE, **GEMMA4, **_BESIDE}
+STREAMS = {
+    "model.altup_projections": "stack.enter.projections", "model.altup_unembed_projections": "stack.exit.projections",
+    "altup.correct_output_scale": "scale", "altup.correction_coefs": "correct", "altup.prediction_coefs": "predict",
+    "altup.modality_router": "router", "altup.router_norm": "norm", "laurel.linear_left": "block.branches.0.left",
+    "laurel.linear_right": "block.branches.0.right", "laurel.post_laurel_norm": "block.branches.0.norm",
+    **{word: ours.replace("branches.2", "branch") for word, ours in INPUTS.items()},
+    **{word: ours.replace("branches", "block.branches") for word, ours in SANDWICH.items()},
+}  # fmt: skip
 LATENT = {
     "q_a_proj": "W_DQ", "o_proj": "W_O", "q_a_layernorm": "q_norm", "kv_a_layernorm": "kv_norm", **SPARSE,
 }  # fmt: skip

@@ -1,5 +1,5 @@
 """Inputs that are not tokens: images and spectrograms, each of which sets the length of the sequence that it makes; and
-tokens looked up once more, as values."""
+tokens looked up once more, as values or for each layer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from ..dims import Dim, check_sizes
 from ..tape import Tape
 from ..tensor import Tensor
 from .mixer import check_entries
-from .mlp import gelu
+from .mlp import Activation, gelu, gelu_tanh
+from .norm import LayerNorm, RMSNorm
 
 
 @declaration
@@ -16,7 +17,8 @@ class Patches:
     """An image in m patches, each mapped to d, a class token before them, a trained vector a position.
 
     Dosovitskiy et al. 2021, arXiv:2010.11929, equation 1. Parameters yxd + d for the patches, d + (m + 1)d for the rest,
-    which MLP-Mixer does without: Tolstikhin et al. 2021, arXiv:2105.01601, section 2.
+    which MLP-Mixer does without: Tolstikhin et al. 2021, arXiv:2105.01601, section 2. CLIP norms the sum and has no bias:
+    Radford et al. 2021, arXiv:2103.00020, section 2.4.
     """
 
     d: Dim  # width
@@ -24,8 +26,11 @@ class Patches:
     y: Dim  # pixels of a patch
     x: Dim  # channels
     z: Dim | None = None  # pixels of the image, my unless the patches leave a margin
+    bias: bool = True
     class_token: bool = True
     positions: bool = True  # a trained vector each
+    reserved: int = 0  # rows of their table that no position has, such as what stands for hidden patches
+    norm: LayerNorm | RMSNorm | None = None
 
     def __post_init__(self) -> None:
         check_sizes("Patches", d=self.d, m=self.m, y=self.y, x=self.x, z=self.z)
@@ -42,12 +47,12 @@ class Patches:
         """The vectors (b t d) of the step's images, t = m or, with a class token, m + 1."""
         pixels = self.m * self.y if self.z is None else self.z
         image = tape.tensor(("b", "z", "c"), (tape.step.b, pixels, self.x), grad=False)
-        x = tape.convolution("patch", image, t=self.m, taps=self.y, d=self.d)
+        x = tape.convolution("patch", image, t=self.m, taps=self.y, d=self.d, bias=self.bias)
         if self.class_token:
             x = tape.prepend("class", x, tape.weight(("d",), (self.d,), "vector"))
         if self.positions:
-            x = tape.shift("position", x, tape.weight(("m", "d"), (self.length, self.d), "table"))
-        return x
+            x = tape.shift("position", x, tape.weight(("m", "d"), (self.length + self.reserved, self.d), "table"))
+        return x if self.norm is None else tape.call("norm", self.norm, x)
 
 
 @declaration
@@ -105,3 +110,46 @@ class ValueEmbedding:
         read = tape.view(x, ("b", "t", "i"), (x["b"], x["t"], self.i))
         gate = tape.act("sigmoid", tape.linear("gate", read, "b t i -> b t k", k=k), "output")
         return tape.add("add", values, tape.mul("mul", rows, tape.scale("triple", gate)))
+
+
+@declaration
+class LayerEmbedding:
+    """An input of i entries for each token and each of l layers: looked up in a second table, plus a normed projection of the
+    token's vector. :class:`LayerInput` reads it. Parameters vli + dli + i.
+
+    Gemma 3n and 4, per-layer embeddings: github.com/huggingface/transformers, modeling_gemma3n.py and modeling_gemma4.py.
+    """
+
+    v: Dim  # rows of the table
+    l: Dim  # layers
+    i: Dim  # entries
+    norm: RMSNorm = RMSNorm()
+
+    def __post_init__(self) -> None:
+        check_sizes("LayerEmbedding", v=self.v, l=self.l, i=self.i)
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """The inputs (b t l i) of the vectors x (b t d) of the step's tokens."""
+        rows = tape.lookup("table", tape.ids(x), tape.weight(("v", "l", "i"), (self.v, self.l, self.i), "table"))
+        own = tape.linear("projection", x, "b t d -> b t l i", l=self.l, i=self.i)
+        return tape.add("sum", tape.call("norm", self.norm, own), rows)
+
+
+@declaration
+class LayerInput:
+    """(act(x W_narrow) ⊙ the layer's own input) W_widen, a branch of the layer. Parameters 2di.
+
+    Gemma 3n and 4, per-layer embeddings: github.com/huggingface/transformers, modeling_gemma3n.py and modeling_gemma4.py.
+    """
+
+    i: Dim  # entries
+    act: Activation = gelu_tanh
+
+    def __post_init__(self) -> None:
+        check_sizes("LayerInput", i=self.i)
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (b t d) to (b t d)."""
+        gate = tape.linear("narrow", x, "b t d -> b t i", i=self.i)
+        read = tape.mul("mul", self.act.trace(tape, gate), tape.layer_input(x, self.i))
+        return tape.linear("widen", read, "b t i -> b t d", d=x["d"])

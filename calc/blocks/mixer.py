@@ -65,7 +65,7 @@ class Smear:
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t d) to (b t d). All positions have one before them but the sequence's first."""
         check_entries("Smear", self.i, x)
-        tape.remember("last", x)
+        tape.remember("last", ("b", "d"), (x["b"], x["d"]))
         step = tape.step
         moved = x["t"] - 1 + smaller(1, step.s - step.t)
         read = tape.tensor(("b", "t", "i"), (x["b"], moved, self.i), grad=x.grad)

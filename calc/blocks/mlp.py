@@ -32,12 +32,13 @@ class Activation:
 relu = Activation("relu", "output")
 gelu = Activation("gelu", "input")
 gelu_tanh = Activation("gelu_tanh", "input")
+quick_gelu = Activation("quick_gelu", "input")
 silu = Activation("silu", "input")
 tanh = Activation("tanh", "output")
 sigmoid = Activation("sigmoid", "output")
 relu_squared = Activation("relu_squared", "square")
 
-ACTIVATIONS = (relu, gelu, gelu_tanh, silu, tanh, sigmoid, relu_squared)
+ACTIVATIONS = (relu, gelu, gelu_tanh, quick_gelu, silu, tanh, sigmoid, relu_squared)
 
 
 @declaration
@@ -75,6 +76,29 @@ class GatedMLP:
         up = tape.linear("up", x, "... d -> ... f", f=self.f, bias=self.bias)
         hidden = tape.gated("mul", gate, up, lambda gate, up: tape.mul("mul", self.act.trace(tape, gate), up))
         return tape.linear("down", hidden, "... f -> ... d", d=x["d"], bias=self.bias)
+
+
+@declaration
+class SparseGatedMLP:
+    """(act(g′) ⊙ x W_up) W_down, g′ = relu(g − mean − cσ) of the gate's g = x W_gate: what is not far above the mean is 0.
+
+    You et al. 2025 (Spark Transformer), arXiv:2506.06644: statistical top-k; Gemma 3n. Parameters 3df.
+    """
+
+    f: Dim  # hidden width
+    act: Activation = gelu_tanh
+
+    def __post_init__(self) -> None:
+        check_sizes("SparseGatedMLP", f=self.f)
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (b t d) to (b t d)."""
+        gate = tape.linear("gate", x, "... d -> ... f", f=self.f)
+        threshold = tape.add("threshold", tape.reduce("mean", gate, "f"), tape.deviation("deviation", gate))
+        gate = tape.act("sparse", tape.add("subtract", gate, threshold), "output")
+        up = tape.linear("up", x, "... d -> ... f", f=self.f)
+        hidden = tape.gated("mul", gate, up, lambda gate, up: tape.mul("mul", self.act.trace(tape, gate), up))
+        return tape.linear("down", hidden, "... f -> ... d", d=x["d"])
 
 
 @declaration

@@ -1,4 +1,4 @@
-"""Normalisation over the last axis."""
+"""Normalisation over the last axis, and what stands where a norm may."""
 
 from __future__ import annotations
 
@@ -49,3 +49,12 @@ class HeadsNorm:
         """x (b t n h) to (b t n h)."""
         flat = tape.view(x, (*x.axes[:-2], "d"), (*x.sizes[:-2], x.sizes[-2] * x.sizes[-1]))
         return tape.view(self.norm.trace(tape, flat), x.axes, x.sizes)
+
+
+@declaration
+class LayerScale:
+    """λ·x, a trained λ for each entry of x. Touvron et al. 2021 (CaiT), arXiv:2103.17239, section 2. Parameters d."""
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (… d) to (… d)."""
+        return tape.scale("", x, tape.weight(x.axes[-1:], x.sizes[-1:], "vector"))

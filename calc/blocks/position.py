@@ -20,20 +20,32 @@ class LearnedPositions:
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t d) to the vectors of its positions (t d)."""
-        ids = tape.tensor(("t",), (x["t"],), "index", grad=False)
-        return tape.lookup("position", ids, tape.weight(("m", "d"), (self.m, x["d"]), "table"))
+        return _row_each(tape, x, tape.weight(("m", "d"), (self.m, x["d"]), "table"))
 
 
 @declaration
 class Sinusoidal:
     """Fixed sines and cosines of the position. Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
 
-    No parameters; a table (t d) is a buffer of the model.
+    No parameters; a table (t d) is a buffer of the model. With m, the table (m d) is stored as a weight that does not train:
+    Marian, Pegasus.
     """
+
+    m: Dim | None = None  # positions in a stored table
+
+    def __post_init__(self) -> None:
+        check_sizes("Sinusoidal", m=self.m)
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t d) to the vectors of its positions (t d)."""
-        return tape.buffer("sinusoids", ("t", "d"), (x["t"], x["d"]), "activation")
+        if self.m is None:
+            return tape.buffer("sinusoids", ("t", "d"), (x["t"], x["d"]), "activation")
+        return _row_each(tape, x, tape.weight(("m", "d"), (self.m, x["d"]), "table", trains=False))
+
+
+def _row_each(tape: Tape, x: Tensor, table: Tensor) -> Tensor:
+    """The rows (t d) of a table for the positions of x (b t d)."""
+    return tape.lookup("position", tape.tensor(("t",), (x["t"],), "index", grad=False), table)
 
 
 @declaration

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..declare import declaration
+from ..dims import Dim, check_sizes
 from ..errors import InputError
 from ..tape import Tape
 from ..tensor import Tensor
-from .norm import LayerNorm, RMSNorm
+from .norm import LayerNorm, LayerScale, RMSNorm
 
 
 @declaration
@@ -24,20 +25,52 @@ class Residual:
     name: str
     branch: Any  # a component
     before: LayerNorm | RMSNorm | None = None
-    after: LayerNorm | RMSNorm | None = None
+    after: LayerNorm | RMSNorm | LayerScale | None = None
     outer: LayerNorm | RMSNorm | None = None
     scaled: bool = False  # x is multiplied by a constant before the sum
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t d) to (b t d)."""
-        inner = x if self.before is None else tape.call(f"{self.name}_norm", self.before, x)
-        inner = tape.call(self.name, self.branch, inner)
-        if self.after is not None:
-            inner = tape.call(f"{self.name}_post_norm", self.after, inner)
-        inner = tape.dropout(f"{self.name}_dropout", inner)
+        inner = tape.dropout(f"{self.name}_dropout", self.inner(tape, x))
         x = tape.scale(f"{self.name}_scale", x) if self.scaled else x
         out = tape.add(f"{self.name}_residual", x, inner)
         return out if self.outer is None else tape.call(f"{self.name}_norm", self.outer, out)
+
+    def inner(self, tape: Tape, x: Tensor) -> Tensor:
+        """The branch of x (b t d), between its norms."""
+        x = x if self.before is None else tape.call(f"{self.name}_norm", self.before, x)
+        out: Tensor = tape.call(self.name, self.branch, x)
+        behind = "layer_scale" if isinstance(self.after, LayerScale) else "post_norm"
+        return out if self.after is None else tape.call(f"{self.name}_{behind}", self.after, out)
+
+
+@declaration
+class Laurel:
+    """(x + branch(y) + y + norm(y W_left W_right))/√2 of y, the norm of x. Parameters 2dc + d besides the branch's and its
+    norms'.
+
+    Menghani, Kumar and Kumar 2024, arXiv:2411.07501, section 3.2, the low-rank variant, as Gemma 3n has it.
+    """
+
+    name: str
+    branch: Any  # a component
+    c: Dim  # rank
+    before: RMSNorm = RMSNorm()
+    after: RMSNorm = RMSNorm()
+    norm: RMSNorm = RMSNorm()
+
+    def __post_init__(self) -> None:
+        check_sizes("Laurel", c=self.c)
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (b t d) to (b t d)."""
+        y = tape.call(f"{self.name}_norm", self.before, x)
+        low = tape.linear("laurel_left", y, "b t d -> b t c", c=self.c)
+        high = tape.linear("laurel_right", low, "b t c -> b t d", d=x["d"])
+        laurel = tape.add("laurel_residual", y, tape.call("laurel_norm", self.norm, high))
+        out = tape.call(f"{self.name}_post_norm", self.after, tape.call(self.name, self.branch, y))
+        out = tape.add(f"{self.name}_residual", x, tape.dropout(f"{self.name}_dropout", out))
+        return tape.scale("laurel_scale", tape.add("laurel_add", out, laurel))
 
 
 @declaration
@@ -47,7 +80,7 @@ class Block:
     Vaswani et al. 2017, arXiv:1706.03762, section 3.1; the residual connection: He et al. 2015, arXiv:1512.03385, equation 1.
     """
 
-    branches: tuple[Residual, ...]
+    branches: tuple[Residual | Laurel, ...]
 
     def trace(self, tape: Tape, x: Tensor) -> Tensor:
         """x (b t d) to (b t d)."""
@@ -78,6 +111,24 @@ class Parallel:
             inner = shared if branch.before is None else tape.call(f"{branch.name}_norm", branch.before, x)
             sums.append(tape.dropout(f"{branch.name}_dropout", tape.call(branch.name, branch.branch, inner)))
         return tape.add("residual", *sums)
+
+
+@declaration
+class Sum:
+    """Σ branch(x), each branch between its norms: several in the place of one.
+
+    Gemma 4's feed-forward and mixture: github.com/huggingface/transformers, modeling_gemma4.py.
+    """
+
+    branches: tuple[Residual, ...]
+
+    def __post_init__(self) -> None:
+        if any(branch.outer is not None or branch.scaled for branch in self.branches):
+            raise InputError("Sum: its branches may have norms before and behind them, and are no residuals")
+
+    def trace(self, tape: Tape, x: Tensor) -> Tensor:
+        """x (b t d) to (b t d)."""
+        return tape.add("sum", *(branch.inner(tape, x) for branch in self.branches))
 
 
 @declaration

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 @click.argument("quantities", nargs=-1, metavar="[QUANTITY]...")
 @click.option("--format", "style", type=click.Choice(FORMATS), default="text", show_default=True,
               help="How it is written: for reading, or as a function that is exact or refuses.")  # fmt: skip
-@click.option("-o", "--output", "path", type=click.Path(dir_okay=False), metavar="FILE", help="Write it to FILE.")
+@click.option("-o", "--output", "path", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Write it to FILE.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--by-component", is_flag=True, help="Each operation's closed form besides.")
 @options.convention
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 @options.policy
 @options.output
 def command(
-    model: str, changes: tuple[str, ...], quantities: tuple[str, ...], style: str, path: str | None, force: bool,
+    model: str, changes: tuple[str, ...], quantities: tuple[str, ...], style: str, path: Path | None, force: bool,
     by_component: bool, convention: str, dtype: str, attention: str, recompute: str, policy: str, form: str | None,
 ) -> None:  # fmt: skip
     """Print the closed form of each QUANTITY (params unless given) of a model, a family or a block: params, active,
@@ -64,14 +65,18 @@ def command(
             found[quantity] = error
     known = {quantity: one for quantity, one in found.items() if not isinstance(one, UndefinedError)}
     if path is not None or (style != "text" and form is None):
-        _write("\n\n".join(_exported(known, parts, style)) + "\n", path, force)
+        text = "\n\n".join(_exported(known, parts, style)) + "\n"
+        if path is None:
+            click.echo(text, nl=False)
+        else:
+            options.save(path, text, force)
         return
     data = [_object(model, quantity, one, parts.get(quantity), style) for quantity, one in found.items()]
     whole = data[0] if len(data) == 1 else {"model": model, "formulas": data}
     options.emit(form, whole, *(_single if len(data) == 1 else _several)(model, found, parts, form))
 
 
-def _check_form(form: str | None, style: str, path: str | None) -> None:
+def _check_form(form: str | None, style: str, path: Path | None) -> None:
     if style != "text" and form not in (None, "json"):
         raise InputError(f"--format {style}: it is no table; leave out --{form}")
     if path is not None and form is not None:
@@ -88,20 +93,6 @@ def _exported(known: dict[str, Formula], parts: dict[str, dict[str, Formula]], s
     from ..exports import export
 
     return [export(one, style) for quantity, whole in known.items() for one in (*parts[quantity].values(), whole)]
-
-
-def _write(text: str, path: str | None, force: bool) -> None:
-    """To the terminal, or to a file that is not there yet."""
-    if path is None:
-        click.echo(text, nl=False)
-        return
-    try:
-        with Path(path).open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise InputError(f"-o {path}: the file exists; --force overwrites it") from None
-    except OSError as error:
-        raise InputError(f"-o {path}: {error.strerror}") from None
 
 
 def _object(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -217,6 +218,19 @@ def emit(form: str | None, data: Any, *tables: Any) -> None:
 
     for table in tables:
         print_table(table)
+
+
+def save(path: Path, text: str, force: bool) -> None:
+    """Write a new file, with *force* over one that is there. Raises InputError where it cannot be written."""
+    try:
+        with path.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InputError(f"-o {path}: the file exists; --force overwrites it") from None
+    except OSError as error:
+        raise InputError(f"-o {path}: cannot be written: {error.strerror}") from None
+    except ValueError as error:
+        raise InputError(f"-o {str(path)!r}: {error}") from None
 
 
 def written(form: str, data: Any, *tables: Any) -> str:

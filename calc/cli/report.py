@@ -58,7 +58,8 @@ def command(
         "mode": mode, "convention": convention, "attention": attention, "recompute": recompute, "dtype": dtype,
         "kv_dtype": kv_dtype or dtype,
     }  # fmt: skip
-    _save(write(_symbolic(subject, changes), Settings(lengths, _checked(words), policy), options.notes(subject)), path, force)
+    page = write(_symbolic(subject, changes), Settings(lengths, _checked(words), policy), options.notes(subject))
+    options.save(path, page, force)
     options.warn_beyond_table(subject, max(seq, seen))
 
 
@@ -78,13 +79,3 @@ def _checked(words: dict[str, str]) -> dict[str, str]:
         if word not in CHOICES[setting]:
             raise InputError(f"{setting} {word!r} is not one of {', '.join(CHOICES[setting])}")
     return words
-
-
-def _save(text: str, path: Path, force: bool) -> None:
-    try:
-        with path.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise InputError(f"-o {path}: the file exists; --force overwrites it") from None
-    except OSError as error:
-        raise InputError(f"-o {path}: {error.strerror}") from None

@@ -49,15 +49,25 @@ def _ranks(name: str, what: str) -> Callable[[F], F]:
 
 
 def make_layout(given: Given) -> Layout:
-    """The layout that the options describe. Raises InputError for stages that are no list of whole numbers."""
+    """The layout that the options describe.
+
+    Raises InputError for stages that are no list of whole numbers, and for an option of ranks that are not there.
+    """
     text = given["stages"]
     parts = [part.strip() for part in text.split(",")] if text else []
     if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
         raise InputError(f"--stages {text}: expected layers of each stage, as in 7,8,8,9")
-    return Layout(
+    made = Layout(
         tp=given["tp"], cp=given["cp"], pp=given["pp"], dp=given["dp"], ep=given["ep"], etp=given["etp"], sequence=given["sp"],
         chunks=given["chunks"], zero=given["zero"], stages=tuple(map(int, parts)), ulysses=given["ulysses"],
     )  # fmt: skip
+    if made.sequence and made.tp == 1:
+        raise InputError("--sp: splits along the sequence what tensor ranks leave whole, but tp = 1")
+    if made.ulysses and made.cp == 1:
+        raise InputError("--ulysses: context ranks exchange positions for heads, but cp = 1")
+    if made.zero and made.replicas == made.expert_replicas == 1:
+        raise InputError(f"--zero {made.zero}: splits what data and context ranks each hold, but dp·cp = 1")
+    return made
 
 
 kernels = gathered("kernels", options.make_kernels, options.kernels)

@@ -61,7 +61,8 @@ def command(
     if target is None:
         options.emit(form, data, *tables)
     else:
-        _write(target, options.written(_form(target, form), data, *tables), force)
+        options.save(target, options.written(_form(target, form), data, *tables), force)
+        click.echo(f"wrote {target}", err=True)
 
 
 def _form(target: Path, form: str | None) -> str:
@@ -70,17 +71,3 @@ def _form(target: Path, form: str | None) -> str:
     if found is None:
         raise InputError(f"-o {target}: its form is not known by its name; end it in {', '.join(SUFFIXES)}, or name a form")
     return found
-
-
-def _write(target: Path, text: str, force: bool) -> None:
-    """A new file, or one that may be replaced."""
-    try:
-        with target.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise InputError(f"-o {target}: the file exists; --force replaces it") from None
-    except OSError as error:
-        raise InputError(f"-o {target}: cannot be written: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(f"-o {str(target)!r}: {error}") from None
-    click.echo(f"wrote {target}", err=True)

@@ -8,6 +8,10 @@ import unicodedata
 from ..convention import CONVENTIONS
 from ..quantities import QUANTITIES
 from ..symbolic import Formula
+from ..symbolic import windows as wide
+
+WINDOW = "a window of 1 is cached whole, which is another closed form"
+"""Why a size of :func:`windows` is refused."""
 
 
 def identifier(formula: Formula) -> str:
@@ -21,6 +25,11 @@ def identifier(formula: Formula) -> str:
 def names(formula: Formula) -> list[str]:
     """The symbols in alphabetical order, in which every function takes them."""
     return sorted(map(str, formula.expr.free_symbols))
+
+
+def windows(formula: Formula) -> list[str]:
+    """The symbols that have to be 2 at least."""
+    return wide(formula.conditions.get("policy"), names(formula))
 
 
 def title(formula: Formula) -> str:

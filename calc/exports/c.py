@@ -9,7 +9,7 @@ from sympy.printing.c import C99CodePrinter
 
 from ..symbolic import Formula
 from ..whole import fraction
-from .about import about, identifier, names
+from .about import WINDOW, about, identifier, names, windows
 
 _HELPERS = """\
 #ifndef BLOCKCALC_CHECKED
@@ -77,12 +77,13 @@ class _Printer(C99CodePrinter):  # type: ignore[misc]
 
 
 def write(formula: Formula) -> str:
-    """``bool NAME(int64_t B, int64_t D, __int128 *result)``: false, and no result, where a number leaves 128 bits or a size
-    does not divide. A branch that is not taken must fit too."""
+    """``bool NAME(int64_t B, int64_t D, __int128 *result)``: false, and no result, where a number leaves 128 bits, a size
+    does not divide, or a window is 1 that has another closed form. A branch that is not taken must fit too."""
     above, below = fraction(formula.expr)
     printer = _Printer()
     arguments = ", ".join([*(f"int64_t {name}" for name in names(formula)), "__int128 *result"])
-    lines = ["bool fits = true;", f"const __int128 above = {printer.doprint(above)};"]
+    lines = [f"if ({name} < 2) return false; /* {WINDOW} */" for name in windows(formula)]
+    lines += ["bool fits = true;", f"const __int128 above = {printer.doprint(above)};"]
     if below != 1:
         lines += [
             f"const __int128 below = {printer.doprint(below)};",

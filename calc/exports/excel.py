@@ -15,7 +15,7 @@ from sympy.printing.str import StrPrinter
 
 from ..symbolic import Formula
 from ..whole import bounds, divides, fraction
-from .about import conditions, symbols, title
+from .about import conditions, symbols, title, windows
 
 _REFERENCE = re.compile(r"[A-Z]{1,3}[0-9]+|R[0-9]*C[0-9]*|R[0-9]*|C[0-9]*|TRUE|FALSE", re.IGNORECASE)
 
@@ -79,6 +79,7 @@ def write(formula: Formula) -> str:
     value, limits = (printer.doprint(above.xreplace(renamed)), [limit.xreplace(renamed) for limit in bounds(above)])
     largest = printer.doprint(limits[0]) if len(limits) == 1 else f"MAX({','.join(map(printer.doprint, limits))})"
     checks = [f"{largest}<2^53"] if formula.expr.free_symbols else []
+    checks += [f"{cells[name]}>1" for name in windows(formula)]
     if below != 1:
         under = printer.parenthesize(below.xreplace(renamed), PRECEDENCE["Func"], strict=True)
         checks += [] if divides(above, below) else [f"({value})=INT(({value})/{under})*{under}"]

@@ -10,7 +10,7 @@ from sympy.printing.precedence import PRECEDENCE
 
 from ..symbolic import Formula
 from ..whole import Quotient, divides, fraction
-from .about import about, identifier, names
+from .about import WINDOW, about, identifier, names, windows
 
 
 class _Printer(JavascriptCodePrinter):  # type: ignore[misc]
@@ -49,11 +49,13 @@ _HELPERS = {
 
 
 def write(formula: Formula) -> str:
-    """``function NAME({ B, D })``, called as ``NAME({ B: 1n, D: 4096n })``; RangeError where a size does not divide."""
+    """``function NAME({ B, D })``, called as ``NAME({ B: 1n, D: 4096n })``; RangeError where a size does not divide, or a
+    window is 1 that has another closed form."""
     above, below = fraction(formula.expr)
     printer, symbols = _Printer(), ", ".join(names(formula))
     used = {type(node).__name__ for node in above.atoms(sympy.Min, sympy.Max, Quotient)}
     lines = [helper for name, helper in _HELPERS.items() if name in used]
+    lines += [f'if ({name} < 2n) throw new RangeError("{name}: {WINDOW}");' for name in windows(formula)]
     numerator = printer.doprint(above)
     if below == 1:
         lines.append(f"return {numerator};")

@@ -8,9 +8,9 @@ from sympy.printing.numpy import NumPyPrinter
 from sympy.printing.precedence import PRECEDENCE
 
 from ..symbolic import Formula
-from ..whole import bounds, divides, fraction
-from .about import identifier, names
-from .python import Printer, docstring
+from ..whole import bounds, fraction
+from .about import WINDOW, identifier, names, windows
+from .python import Printer, docstring, returned
 
 _BODY = """\
     sizes = dict({sizes})
@@ -71,16 +71,6 @@ def write(formula: Formula) -> str:
         sizes = ", ".join(f"{name}={name}" for name in symbols)
         bound = limits[0] if len(limits) == 1 else f"max({', '.join(limits)})"
         head.append(_BODY.format(sizes=sizes, names=", ".join(symbols) + "," * (len(symbols) == 1), bound=bound))
+    head += [f'    if numpy.any({name} < 2):\n        raise ValueError("{name}: {WINDOW}")' for name in windows(formula)]
     numerator = printer.doprint(above) if symbols else f"numpy.int64({above})"
-    if below == 1:
-        lines = [f"return {numerator}"]
-    elif divides(above, below):
-        lines = [f"return ({numerator}) // {below}"]
-    else:
-        lines = [
-            f"quotient, rest = numpy.divmod({numerator}, {printer.doprint(below)})",
-            "if numpy.any(rest):",
-            '    raise ValueError("not a whole number: a size does not divide")',
-            "return quotient",
-        ]
-    return "\n".join([*head, *(f"    {line}" for line in lines)])
+    return "\n".join([*head, *returned(numerator, above, below, printer, "numpy.divmod", "numpy.any(rest)")])

@@ -10,7 +10,7 @@ from sympy.printing.pycode import PythonCodePrinter
 
 from ..symbolic import Formula
 from ..whole import divides, fraction
-from .about import about, identifier, names
+from .about import WINDOW, about, identifier, names, windows
 
 
 class Printer(PythonCodePrinter):  # type: ignore[misc]
@@ -28,23 +28,31 @@ class Printer(PythonCodePrinter):  # type: ignore[misc]
 
 
 def write(formula: Formula) -> str:
-    """A function of the symbols in alphabetical order. It raises ValueError where a size does not divide."""
+    """A function of the symbols in alphabetical order. It raises ValueError where a size does not divide, or a window is 1 that
+    has another closed form."""
     above, below = fraction(formula.expr)
     head = [f"def {identifier(formula)}({', '.join(names(formula))}):", *docstring(formula)]
+    head += [f'    if {name} < 2:\n        raise ValueError("{name}: {WINDOW}")' for name in windows(formula)]
     printer = Printer()
-    numerator = printer.doprint(above)
+    return "\n".join([*head, *returned(printer.doprint(above), above, below, printer)])
+
+
+def returned(
+    numerator: str, above: Any, below: Any, printer: Any, divmod: str = "divmod", some: str = "rest"
+) -> Sequence[str]:
+    """The lines, indented once, that return *above* (its text *numerator*) over *below*: checked where that may not divide."""
     if below == 1:
         lines = [f"return {numerator}"]
     elif divides(above, below):
         lines = [f"return ({numerator}) // {below}"]
     else:
         lines = [
-            f"quotient, rest = divmod({numerator}, {printer.doprint(below)})",
-            "if rest:",
+            f"quotient, rest = {divmod}({numerator}, {printer.doprint(below)})",
+            f"if {some}:",
             '    raise ValueError("not a whole number: a size does not divide")',
             "return quotient",
         ]
-    return "\n".join([*head, *(f"    {line}" for line in lines)])
+    return [f"    {line}" for line in lines]
 
 
 def docstring(formula: Formula, *more: str) -> Sequence[str]:

@@ -10,11 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import copy
 
-from ..blocks.embedding import ValueEmbedding
-from ..blocks.linear_attention import LinearAttention
+from ..blocks.altup import AltUp, Merged, Streams
+from ..blocks.embedding import LayerEmbedding, LayerInput, ValueEmbedding
+from ..blocks.linear_attention import GatedDeltaNet, LinearAttention
 from ..blocks.mixer import Smear, SqueezeExcitation, TokenMixing
+from ..blocks.mlp import SparseGatedMLP
+from ..blocks.moe import DenseMoE
 from ..blocks.norm import HeadsNorm
 from ..blocks.position import RelativeKeys
+from ..blocks.short_convolution import ShortConvolution
+from ..blocks.state_space import Mamba, Mamba2
 from ..budget import Budget
 from ..dims import Dim, check_divides, divide, product, smaller, spread
 from ..errors import InputError, UndefinedError
@@ -34,6 +39,11 @@ _WHOLE = {
     Smear: "it moves vectors from position to position",
     ValueEmbedding: "its table has a vocabulary and heads",
     RelativeKeys: "its vectors are of pairs of positions",
+    DenseMoE: "its experts each read every token",
+    SparseGatedMLP: "its threshold is of all hidden units",
+    **dict.fromkeys((ShortConvolution, Mamba, Mamba2, GatedDeltaNet), "its convolution runs over channels of all kinds"),
+    **dict.fromkeys((AltUp, Streams, Merged), "its streams are mixed by all channels"),
+    **dict.fromkeys((LayerEmbedding, LayerInput), "its table is of all layers"),
 }
 """Components that have no declared way to be split, and why."""
 
@@ -60,6 +70,8 @@ def shard(budget: Budget, layout: Layout) -> Budget:
 
 def check(budget: Budget, layout: Layout) -> None:
     """Refuse what has no declared way to be split. A stage of several may have no experts."""
+    if layout.ep != 1 and any(line.dense for line in budget.lines):
+        raise UndefinedError(f"DenseMoE on several ranks: {_WHOLE[DenseMoE]}")
     if layout.tp != 1 or layout.cp != 1:
         for line in budget.lines:
             if line.origin in _WHOLE:
@@ -67,6 +79,7 @@ def check(budget: Budget, layout: Layout) -> None:
             if ".lora_" in line.path:
                 raise UndefinedError(f"{line.path}: adapters are declared on one tensor- and context-parallel rank only")
             _check_views(line, budget, layout)
+        _check_lent(budget)
     if layout.sequence or layout.cp != 1:
         _check_sequence(budget, layout)
     if layout.cp != 1:
@@ -79,6 +92,14 @@ def check(budget: Budget, layout: Layout) -> None:
             f"Layout: experts on etp = {layout.expert_tp} of tp = {layout.tp} ranks run rows that sequence parallelism "
             "splits: set it, or set etp = tp"
         )
+
+
+def _check_lent(budget: Budget) -> None:
+    made = {x.storage: line.layer for line in budget.lines for x in line.written}
+    for line in budget.lines:
+        for x in line.read:
+            if "k" in x.axes and made.get(x.storage, line.layer) != line.layer:
+                raise UndefinedError(f"{line.path} on several ranks: its keys and values are those of another layer")
 
 
 def _check_views(line: Line, budget: Budget, layout: Layout) -> None:
@@ -116,7 +137,7 @@ def _check_context(budget: Budget, layout: Layout) -> None:
         if line.pairs != 1 and (line.weights or budget.kernels.dropout != "none"):
             what = "sinks" if line.weights else "dropout"
             raise UndefinedError(f"{line.path}: context parallelism of attention with {what} is not declared")
-        if line.pairs != 1 and line.pairs != line.visible:
+        if line.causal:
             check_divides("Layout", "t", budget.step.t, "2·cp, the pieces of a causal ring,", 2 * layout.cp)
         if line.origin is LinearAttention:
             raise UndefinedError(f"{line.path}: context parallelism of linear attention is not declared")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ..blocks.attention import Attention, CrossAttention
 from ..blocks.embedding import ValueEmbedding
-from ..blocks.linear_attention import LinearAttention
+from ..blocks.linear_attention import GatedDeltaNet, LinearAttention
 from ..blocks.mixer import SqueezeExcitation, TokenMixing
 from ..blocks.mla import MLA
 from ..blocks.mlp import MLP, ClampedGatedMLP, GatedMLP
@@ -15,7 +15,7 @@ from ..budget import Budget
 from ..dims import Dim
 from ..tensor import Line
 
-ATTENTION = (Attention, CrossAttention, MLA, LinearAttention, ValueEmbedding)
+ATTENTION = (Attention, CrossAttention, MLA, LinearAttention, GatedDeltaNet, ValueEmbedding)
 FEED_FORWARD = (MLP, GatedMLP, ClampedGatedMLP, MoE, TokenMixing, SqueezeExcitation)
 
 PARTS = ("embedding", "attention", "feed-forward", "routed experts", "norms", "head", "other")
@@ -63,7 +63,7 @@ def work(budget: Budget) -> Mapping[str, Dim]:
     """FLOPs of each of WORK, two a multiply-add over full attention squares; the sum is that of the convention torch."""
     found: dict[str, Dim] = dict.fromkeys(WORK, 0)
     for line in budget.lines:
-        if line.forward:
+        if line.forward or line.dinput:
             found[operation(line)] += 2 * line.copies * line.pairs * multiply_adds(line, training=budget.step.training)
     return found
 

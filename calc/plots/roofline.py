@@ -88,7 +88,8 @@ def _moved(line: Line, budget: Budget, widths: Widths, seen: set[Tensor]) -> int
             total += sum(line.copies * tensor.numel * widths[weight.role] for tensor in line.written)
         elif weight not in seen:
             seen.add(weight)
-            read = smaller(weight.copies, weight.active * budget.step.b * budget.step.t)
+            reached = weight.copies if line.dense else weight.active * budget.step.b * budget.step.t
+            read = smaller(weight.copies, reached)
             total += read * weight.numel * widths[weight.role]
     return int(total)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Fields of architectures that no family here reads: with a value, they change what is counted.
 FOREIGN = frozenset((
     "text_config", "vision_config", "audio_config", "encoder", "decoder", "ssm_cfg", "state_size", "layers_block_type",
-    "num_kv_shared_layers", "hybrid_override_pattern", "linear_num_key_heads", "mamba_d_state", "index_topk",
+    "num_kv_shared_layers", "hybrid_override_pattern", "mamba_d_state", "index_topk",
     "cross_attention_layers", "word_embed_proj_dim", "adapter_layers", "lora_rank", "per_layer_config", "altup_num_inputs",
 ))  # fmt: skip
 
@@ -108,7 +108,7 @@ def read(config: Mapping[str, Any], where: str, *, known: bool = False) -> Model
     reading = Reading(family.knobs, config, where)
     try:
         if not known:
-            _refuse_unread(reading)
+            refuse_unread(reading)
         return family.build(reading)
     except InputError as error:
         text = str(error) if str(error).isprintable() else printable(str(error))
@@ -117,7 +117,7 @@ def read(config: Mapping[str, Any], where: str, *, known: bool = False) -> Model
         raise InputError(f"{where}: nested too deeply to be a config") from None
 
 
-def _refuse_unread(reading: Reading) -> None:
+def refuse_unread(reading: Reading) -> None:
     """Refuse a field that changes some family's count, has a value, and is not read by this one; read those that have one."""
     read: set[str] = {"model_type", *reading.knobs["also"]}
     for knob, rule in reading.knobs.items():

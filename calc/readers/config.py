@@ -177,11 +177,12 @@ def layers(
     return Rule(rule.fields, read)
 
 
-def flag(field: str, default: Default, null: Default = _ABSENT) -> Rule:
+def flag(fields: str | tuple[str, ...], default: Default, null: Default = _ABSENT) -> Rule:
     """true or false."""
+    names = (fields,) if isinstance(fields, str) else fields
 
     def read(reading: Reading) -> Any:
-        _, value = reading.find((field,))
+        field, value = reading.find(names)
         if value is _ABSENT:
             return _default(reading, default)
         if value is None and null is not _ABSENT:
@@ -190,7 +191,7 @@ def flag(field: str, default: Default, null: Default = _ABSENT) -> Rule:
             raise reading.refuse(field, "true or false")
         return value
 
-    return Rule((field,), read)
+    return Rule(names, read)
 
 
 def number(field: str, default: Default) -> Rule:

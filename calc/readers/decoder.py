@@ -17,13 +17,13 @@ from .heads import head_of
 
 if TYPE_CHECKING:
     from ..blocks.mla import MLA
-    from ..blocks.moe import MoE
+    from ..blocks.moe import DenseMoE, MoE
     from ..blocks.prediction import MultiTokenPrediction
 
 
 def decoder(r: Reading) -> Model:
     """Token and perhaps position vectors, one stack, a head."""
-    kinds = list(zip(r.windows, r.sparse, strict=True))
+    kinds = list(zip(r.windows, r.sparse, r.rotaries, strict=True))
     blocks = {kind: _block(r, *kind) for kind in dict.fromkeys(kinds)}
     return Model(
         name=r.where,
@@ -53,42 +53,45 @@ def _predictor(r: Reading, block: Any) -> MultiTokenPrediction:
     return MultiTokenPrediction(block=block, norm=r.norm, last=r.final_norm)
 
 
-def _name(kind: tuple[int | None, bool], blocks: dict[Any, Any]) -> str:
-    """What tells this layer from the stack's others: its mask, its feed-forward, or both."""
-    window, sparse = kind
+def _name(kind: tuple[Any, bool, bool], blocks: dict[Any, Any]) -> str:
+    """What tells this layer from the stack's others: its mask (or the word for what is not attention), its feed-forward, and
+    its rotation where these do not."""
+    window, sparse, rotary = kind
     parts = []
-    if len({other for other, _ in blocks}) > 1:
-        parts.append("full" if window is None else "window")
-    if len({other for _, other in blocks}) > 1:
+    if len({other for other, _, _ in blocks}) > 1:
+        parts.append("full" if window is None else "window" if type(window) is int else window)
+    if len({other for _, other, _ in blocks}) > 1:
         parts.append("moe" if sparse else "dense")
+    if len({other[:2] for other in blocks}) < len(blocks):
+        parts.append("rope" if rotary else "nope")
     return "_".join(parts) or "layer"
 
 
-def _block(r: Reading, window: int | None, sparse: bool) -> Any:
-    attention = r.attention(r, window)
+def _block(r: Reading, window: Any, sparse: bool, rotary: bool) -> Any:
+    attention = r.attention(r, window, rotary)
     mlp = mixture(r) if sparse else feed_forward(r, r.f)
     return r.wiring(r, attention, mlp)
 
 
-def grouped_attention(r: Reading, window: int | None) -> Attention:
+def grouped_attention(r: Reading, window: int | None, rotary: bool) -> Attention:
     """Multi-head, grouped or multi-query attention."""
     r.check_divides("n", "k")
     return Attention(
-        n=r.n, k=r.k, h=r.h, w=window, position=_position(r, window), qkv_bias=r.qkv_bias, o_bias=r.o_bias,
+        n=r.n, k=r.k, h=r.h, w=window, position=_position(r, window, rotary), qkv_bias=r.qkv_bias, o_bias=r.o_bias,
         cached_whole=r.cached_whole,
         qk_norm=r.qk_norm, norm_last=r.norm_last, clip=r.clip is not None, softcap=r.softcap is not None, sinks=r.sinks,
     )  # fmt: skip
 
 
-def _position(r: Reading, window: int | None) -> Rotary | ALiBi | None:
-    if r.alibi or not r.r:
+def _position(r: Reading, window: int | None, rotary: bool) -> Rotary | ALiBi | None:
+    if r.alibi or not r.r or not rotary:
         return ALiBi(n=r.n) if r.alibi else None
     if r.r > r.h:
         raise InputError(f"{r.where}: {r.r} entries of a head would be rotated, but a head is only {r.h} wide")
     return Rotary(r=r.r, local=r.local_rotary and window is not None)
 
 
-def latent_attention(r: Reading, window: int | None) -> MLA:
+def latent_attention(r: Reading, window: int | None, rotary: bool) -> MLA:
     """DeepSeek's attention."""
     from ..blocks.mla import MLA
 
@@ -112,16 +115,18 @@ def clamped(r: Reading, f: int) -> ClampedGatedMLP:
     return ClampedGatedMLP(f=f)
 
 
-def mixture(r: Reading) -> MoE:
+def mixture(r: Reading) -> MoE | DenseMoE:
     """The family's mixture of experts."""
     if r.a > r.e:
         raise r.refuse(r.field_of("a"), f"at most the {r.e} experts of {r.field_of('e')}")
     shared = feed_forward(r, r.f_shared) if r.f_shared else None
-    from ..blocks.moe import MoE
+    from ..blocks.moe import DenseMoE, MoE
 
+    if r.every_expert:
+        return DenseMoE(e=r.e, a=r.a, expert=r.expert(r, r.f_expert), shared=shared)
     return MoE(
         e=r.e, a=r.a, expert=r.expert(r, r.f_expert), shared=shared, shared_gate=r.shared_gate, score=r.score,
-        renormalise=r.renormalise, router_bias=r.router_bias,
+        renormalise=r.renormalise, router_bias=r.router_bias, choice_bias=r.choice_bias,
     )  # fmt: skip
 
 
@@ -131,6 +136,12 @@ def pre_norm(r: Reading, attention: Any, mlp: Any) -> Block:
         Residual(name="attention", branch=attention, before=r.norm),
         Residual(name="mlp", branch=mlp, before=r.norm),
     ))  # fmt: skip
+
+
+def mixed(r: Reading, mixer: Any, mlp: Any) -> Block:
+    """Norms before the branches, the first of which is attention in some layers and has the family's word for it in others."""
+    name = "attention" if isinstance(mixer, Attention) else r.mixer
+    return Block(branches=(Residual(name=name, branch=mixer, before=r.norm), Residual(name="mlp", branch=mlp, before=r.norm)))
 
 
 def sandwich(r: Reading, attention: Any, mlp: Any) -> Block:

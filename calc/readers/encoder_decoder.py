@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ..blocks.attention import Attention, CrossAttention
@@ -28,7 +29,7 @@ def relative_encoder_decoder(r: Reading) -> Model:
 
 
 def _relative_block(r: Reading, decodes: bool) -> Block:
-    position = RelativeBias(m=r.buckets, n=r.n)
+    position = RelativeBias(m=r.buckets, n=r.n, each_layer=r.each_layer)
     attention = Attention(n=r.n, k=r.n, h=r.h, causal=decodes, position=position)
     branches: list[tuple[str, Any]] = [("attention", attention)]
     if decodes:
@@ -38,19 +39,35 @@ def _relative_block(r: Reading, decodes: bool) -> Block:
 
 
 def biased_encoder_decoder(r: Reading) -> Model:
-    """Two stacks with biases, each with its sizes, over tokens and learned positions or, in the encoder, over frames."""
+    """Two stacks with biases, each with its sizes, over tokens and positions or, in the encoder, over frames."""
     r.check_divides("d", "n")
     r.check_divides("d", "n_decoder")
-    if r.frames and r.d % 2:
-        raise r.refuse(r.field_of("d"), "an even number: half of it sines, half cosines")
-    embedding = Embedding(v=r.v, d=r.d, position=r.position, norm=r.embedding_norm)
+    embedding = Embedding(v=r.v_decoder, d=r.d, position=r.position, norm=r.embedding_norm)
     encoder = Stack(name="encoder", layers=(Layer(block=_biased_block(r, r.n, r.f, decodes=False), l=r.l),), norm=r.final_norm)
     block = _biased_block(r, r.n_decoder, r.f_decoder, decodes=True)
     decoder = Stack(name="decoder", layers=(Layer(block=block, l=r.l_decoder),), norm=r.final_norm)
-    frames = Frames(d=r.d, m=r.frames, x=r.channels) if r.frames else None
-    return Model(
-        name=r.where, embedding=embedding, stack=decoder, head=_head(r), encoder=encoder, encoder_embedding=frames
-    )
+    source = r.source(r, embedding)
+    return Model(name=r.where, embedding=embedding, stack=decoder, head=_head(r), encoder=encoder, encoder_embedding=source)
+
+
+def same_tokens(r: Reading, embedding: Embedding) -> None:
+    """The encoder's input is tokens, of the decoder's table."""
+
+
+def own_tokens(r: Reading, embedding: Embedding) -> Embedding | None:
+    """Tokens, of the encoder's own table unless both share one: Marian's."""
+    if not r.shared:
+        return replace(embedding, v=r.v)
+    if not r.tied:
+        raise r.refuse("tie_word_embeddings", "true: untied, transformers stores a fourth token table that nothing reads")
+    return None
+
+
+def frames(r: Reading, embedding: Embedding) -> Frames:
+    """Frames of a spectrogram: Whisper's."""
+    if r.d % 2:
+        raise r.refuse(r.field_of("d"), "an even number: half of it sines, half cosines")
+    return Frames(d=r.d, m=r.frames, x=r.channels)
 
 
 def _biased_block(r: Reading, n: int, f: int, decodes: bool) -> Block:
@@ -76,8 +93,8 @@ def norm_behind(r: Reading, name: str, branch: Any) -> Residual:
 
 def _head(r: Reading) -> Any:
     kind = class_of(r)
-    if kind == "ForConditionalGeneration":
-        return LMHead(v=r.v, tied=r.tied)
+    if kind in ("ForConditionalGeneration", "MTModel"):
+        return LMHead(v=r.v_decoder, tied=r.tied)
     if kind == "ForSequenceClassification":
-        return Pooler(v=labels(r, 3))
+        return Pooler(v=labels(r, r.usual_labels))
     return Classifier(v=2, bias=True) if kind == "ForQuestionAnswering" else None

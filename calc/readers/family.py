@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from ..blocks import mlp
 from ..errors import InputError
@@ -29,7 +29,7 @@ class Family(NamedTuple):
 
 ACTIVATIONS = {
     "relu": mlp.relu, "gelu": mlp.gelu, "gelu_new": mlp.gelu_tanh, "gelu_pytorch_tanh": mlp.gelu_tanh,
-    "gelu_fast": mlp.gelu_tanh, "gelu_python": mlp.gelu, "silu": mlp.silu, "swish": mlp.silu, "tanh": mlp.tanh,
+    "gelu_fast": mlp.gelu_tanh, "gelu_python": mlp.gelu, "quick_gelu": mlp.quick_gelu, "silu": mlp.silu, "swish": mlp.silu, "tanh": mlp.tanh,
     "sigmoid": mlp.sigmoid, "relu2": mlp.relu_squared,
 }  # fmt: skip
 
@@ -46,6 +46,8 @@ full_everywhere = derived(lambda r: [None] * r.l)
 window_everywhere = derived(lambda r: [r.w] * r.l)
 dense_everywhere = derived(lambda r: [False] * r.l)
 sparse_everywhere = derived(lambda r: [True] * r.l)
+rotary_everywhere = derived(lambda r: [True] * r.l)
+rotary_in_windows = derived(lambda r: [window is not None for window in r.windows])
 full_head = derived(lambda r: r.h)
 
 
@@ -53,6 +55,27 @@ def split_head(r: Reading) -> int:
     """The head width when the config has none: d/n, which must divide."""
     r.check_divides("d", "n")
     return int(r.d // r.n)
+
+
+def without_default(field: str) -> Callable[[Reading], NoReturn]:
+    """The default of a size that transformers makes no model without."""
+
+    def refuse(r: Reading) -> NoReturn:
+        raise r.refuse(field, "a whole number: this family has no default")
+
+    return refuse
+
+
+def settled(knob: str) -> Rule:
+    """Key-value heads that another *knob* has settled: a file may say their number, but no other."""
+
+    def read(r: Reading) -> int:
+        found, expected = r.config.get("num_key_value_heads"), getattr(r, knob)
+        if found is not None and (type(found) is not int or found != expected):
+            raise r.refuse("num_key_value_heads", f"{expected}: transformers builds no other")
+        return int(expected)
+
+    return Rule(("num_key_value_heads",), read)
 
 
 def rotated(share: float, name: str = "partial_rotary_factor") -> Rule:
@@ -77,9 +100,16 @@ def even(r: Reading) -> int:
     return int(r.rotated + r.rotated % 2)
 
 
-def by_type(default: Callable[[Reading], list[Any]]) -> Any:
+def by_type(default: Callable[[Reading], list[Any]], window: Callable[[Reading], Any] = lambda r: r.w) -> Any:
     """Windows from ``layer_types``."""
-    return each_layer("layer_types", {"full_attention": None, "sliding_attention": lambda r: r.w}, default)
+    return each_layer("layer_types", {"full_attention": None, "sliding_attention": window}, default)
+
+
+def listed_window(r: Reading) -> int:
+    """The window of a layer that ``layer_types`` gives one; transformers runs none that is null."""
+    if r.w is None:
+        raise r.refuse("sliding_window", "a whole number, for layer_types has windows")
+    return int(r.w)
 
 
 def after_some(r: Reading) -> list[int | None]:
@@ -87,8 +117,8 @@ def after_some(r: Reading) -> list[int | None]:
     return [r.w if i >= r.full_first else None for i in range(r.l)]
 
 
-def every_sixth_full(r: Reading) -> list[int | None]:
-    """Full attention in every sixth layer (or what ``sliding_window_pattern`` says), a window in the others."""
+def every_nth_full(r: Reading) -> list[int | None]:
+    """Full attention in every layer that ``pattern`` divides, counted from 1, a window in the others."""
     return [r.w if (i + 1) % r.pattern else None for i in range(r.l)]
 
 

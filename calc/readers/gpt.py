@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..blocks.norm import LayerNorm
-from ..blocks.position import LearnedPositions
+from ..blocks.position import LearnedPositions, Sinusoidal
 from . import decoder as d
 from .config import Reading, Rule, derived, fixed, flag, inside, layers, number, size, word
-from .family import ACTIVATIONS, CAUSAL, SEQUENCE, TOKEN, even, rotated, split_head
+from .family import ACTIVATIONS, BARE, CAUSAL, SEQUENCE, TOKEN, even, rotated, settled, split_head
 from .llama import LLAMA
 
 GPT2 = LLAMA.but(
@@ -27,6 +27,43 @@ GPTJ = GPT2.but(
     d=size(("n_embd", "hidden_size"), 4096), l=layers(("n_layer", "num_hidden_layers"), 28),
     n=size(("n_head", "num_attention_heads"), 16), r=size("rotary_dim", 64), position=None, qkv_bias=False, head_bias=True,
     tied=flag("tie_word_embeddings", False),
+)  # fmt: skip
+
+
+def _in_fours(r: Reading) -> int:
+    """CodeGen's width, which its fused projection cuts in four."""
+    rule = GPTJ.knobs["d"]
+    d: int = rule.read(r)
+    if d % 4:
+        raise r.refuse(r.find(rule.fields)[0], "a multiple of 4: CodeGen's projections are in four parts")
+    return d
+
+
+CODEGEN = GPTJ.but(prefix="CodeGen", classes=BARE, d=Rule(GPTJ.knobs["d"].fields, _in_fours))
+
+GPT_BIGCODE = GPT2.but(
+    prefix="GPTBigCode", classes=TOKEN, act=word("activation_function", "gelu_pytorch_tanh", ACTIVATIONS),
+    multi_query=flag("multi_query", True), heads=derived(lambda r: 1 if r.multi_query else r.n), k=settled("heads"),
+)  # fmt: skip
+
+BIOGPT = GPT2.but(
+    prefix="BioGpt", classes=TOKEN, v=size("vocab_size", 42384), d=size("hidden_size", 1024),
+    l=layers("num_hidden_layers", 24), n=size("num_attention_heads", 16), f=size("intermediate_size", 4096),
+    act=word("hidden_act", "gelu", ACTIVATIONS), m=size("max_position_embeddings", 1024),
+    position=derived(lambda r: LearnedPositions(m=r.m + 2, reserved=2)),
+)  # fmt: skip
+
+XGLM = GPT2.but(
+    prefix="XGLM", classes=BARE, v=size("vocab_size", 256008), d=size(("d_model", "hidden_size"), 1024),
+    l=layers(("num_layers", "num_hidden_layers"), 24), n=size(("attention_heads", "num_attention_heads"), 16),
+    f=size("ffn_dim", 4096), act=word("activation_function", "gelu", ACTIVATIONS), m=None, position=Sinusoidal(),
+)  # fmt: skip
+
+CTRL = GPT2.but(
+    prefix="CTRL", classes=("LMHeadModel", "Model", "ForSequenceClassification"), also=("n_positions", *GPT2.knobs["also"]),
+    v=size("vocab_size", 246534), d=size(("n_embd", "hidden_size"), 1280), l=layers(("n_layer", "num_hidden_layers"), 48),
+    n=size(("n_head", "num_attention_heads"), 16), f=size("dff", 8192), act=ACTIVATIONS["relu"], m=None,
+    position=Sinusoidal(), head_bias=True,
 )  # fmt: skip
 
 
@@ -169,6 +206,7 @@ OPT = GPT2.but(
 )  # fmt: skip
 
 FAMILIES = {
-    "bloom": BLOOM, "falcon": FALCON, "gpt2": GPT2, "gpt_neo": GPT_NEO, "gpt_neox": GPT_NEOX, "gptj": GPTJ, "mpt": MPT,
-    "opt": OPT, "phi": PHI,
+    "biogpt": BIOGPT, "bloom": BLOOM, "codegen": CODEGEN, "ctrl": CTRL, "falcon": FALCON, "gpt2": GPT2,
+    "gpt_bigcode": GPT_BIGCODE, "gpt_neo": GPT_NEO, "gpt_neox": GPT_NEOX, "gptj": GPTJ, "mpt": MPT, "opt": OPT, "phi": PHI,
+    "xglm": XGLM,
 }  # fmt: skip

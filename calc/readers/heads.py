@@ -22,13 +22,17 @@ def head_of(r: Reading, language_model: Any, pooled: Any = None) -> Any:
 
 
 def class_of(r: Reading) -> str:
-    """What stands behind the family's name in the config's class; the family's usual class when the config names none."""
+    """What stands behind the family's name in the config's class; the family's usual class when the config names none.
+
+    Files of a family whose classes are another's may call them by a name of its own, *published*.
+    """
     found = r.config.get("architectures")
     if found is None or found == []:
         return str(r.classes[0])
     names = found if isinstance(found, list) else [found]
+    prefixes = r.prefix, r.knobs.get("published", r.prefix)
     for kind in r.classes:
-        if isinstance(names[0], str) and names[0].lower() == f"{r.prefix}{kind}".lower():
+        if isinstance(names[0], str) and names[0].lower() in [f"{prefix}{kind}".lower() for prefix in prefixes]:
             return str(kind)
     raise r.refuse("architectures", "one of " + ", ".join(f"{r.prefix}{kind}" for kind in r.classes))
 

@@ -20,9 +20,10 @@ from .family import (
     by_type,
     dense_everywhere,
     even,
-    every_sixth_full,
+    every_nth_full,
     full_everywhere,
     full_head,
+    rotary_everywhere,
     rotated,
     split_head,
     window_everywhere,
@@ -41,6 +42,7 @@ LLAMA = Family(d.decoder, MappingProxyType(dict(
     qkv_bias=flag("attention_bias", False), o_bias=derived(lambda r: r.qkv_bias),
     mlp_bias=flag("mlp_bias", False), head_bias=False, qk_norm=None, norm_last=False, clip=None, sinks=False,
     softcap=None, logit_softcap=None, windows=full_everywhere, local_rotary=False, sparse=dense_everywhere, predictors=0,
+    rotaries=rotary_everywhere,
 )))  # fmt: skip
 
 MISTRAL = LLAMA.but(
@@ -93,7 +95,7 @@ GEMMA3 = GEMMA2.but(
     prefix="Gemma3", classes=("ForCausalLM", "TextModel", "TextForSequenceClassification"), v=size("vocab_size", 262208),
     qk_norm=RMSNorm(offset=True), softcap=None, logit_softcap=number("final_logit_softcapping", None),
     unused=number("attn_logit_softcapping", None),  # transformers reads it and caps nothing
-    w=size("sliding_window", 4096), pattern=size("sliding_window_pattern", 6), windows=by_type(every_sixth_full),
+    w=size("sliding_window", 4096), pattern=size("sliding_window_pattern", 6), windows=by_type(every_nth_full),
     local_rotary=True,
 )  # fmt: skip
 

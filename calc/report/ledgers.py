@@ -158,7 +158,7 @@ def work(budget: Budget, visible: bool) -> dict[str, Dim]:
     """FLOPs of each kind of operation, two a multiply-add, over all pairs or over those that the mask lets through."""
     found: dict[str, Dim] = dict.fromkeys(parts.WORK, 0)
     for line in budget.lines:
-        if line.forward:
+        if line.forward or line.dinput:
             pairs = line.visible if visible else line.pairs
             adds = parts.multiply_adds(line, training=budget.step.training)
             found[parts.operation(line)] += 2 * line.copies * pairs * adds

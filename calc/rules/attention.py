@@ -15,9 +15,9 @@ def visible_pairs(t: Dim, s: Dim, *, causal: bool, window: Dim | None = None, ch
 
     Causal: F(s) − F(s − t) with F(x) = x(x + 1)/2; with a window of w keys, the query's own included,
     F(x) = x·m − m(m − 1)/2 with m = min(x, w). In chunks of c, F(x) = ⌊x/c⌋·c(c + 1)/2 + r(r + 1)/2 with r the rest.
-    Bidirectional: t·s.
+    Bidirectional: t·s, or 2F(s) − s of all s positions with a window.
     """
-    if not causal:
+    if not causal and window is None:
         return t * s
 
     def up_to(x: Dim) -> Dim:
@@ -27,7 +27,7 @@ def visible_pairs(t: Dim, s: Dim, *, causal: bool, window: Dim | None = None, ch
         m = x if window is None else smaller(x, window)
         return x * m - half(m * (m - 1))
 
-    return up_to(s) - up_to(s - t)
+    return up_to(s) - up_to(s - t) if causal else 2 * up_to(s) - s
 
 
 class AttentionRules(AttentionKernels):
@@ -77,11 +77,6 @@ class AttentionRules(AttentionKernels):
             self.record(name, "cache", (), cached=(entry,))
         return out
 
-    def remember(self, name: str, x: Tensor) -> None:
-        """The last position of x (b t d), which the next step starts from: a state that the cache holds."""
-        last = Tensor(("b", "d"), (x["b"], x["d"]), "state", copies=self._copies)
-        self.record(name, "cache", (), cached=(Cached(last, "state", None),))
-
     def uncached(self, x: Tensor) -> Tensor:
         """x's positions (its axis t, or m of the encoder) as those that a query can see: all of them, at once."""
         if "t" in x.axes:
@@ -119,14 +114,19 @@ class AttentionRules(AttentionKernels):
         b, t, n, h = q.sizes
         s, u = k["s"], v.sizes[-1]
         pairs = t * s
-        visible = visible_pairs(t, self.step.s, causal=causal, window=window, chunk=chunk) if causal else pairs
+        masked = causal or window is not None
+        visible = visible_pairs(t, self.step.s, causal=causal, window=window, chunk=chunk) if masked else pairs
         out = self.tensor(("b", "t", "n", "u"), (b, t, n, u), grad=q.grad or k.grad or v.grad)
         if chunk is not None:
             window = chunk
+        mask_name = f"mask {window}" if causal else f"mask {window} both ways"
+        if window is not None and not causal:
+            window = 2 * window - 1
         if self.kernels.attention != "math":
             kernel = self._flash if self.kernels.attention == "flash" else self._fused
             with self.checkpoint("selective"):
-                kernel(q, k, v, out, Scores(pairs, visible, window, bias, softcap, sinks, relative is not None, absorbed))
+                how = Scores(pairs, visible, window, causal, mask_name, bias, softcap, sinks, relative is not None, absorbed)
+                kernel(q, k, v, out, how)
             return out
         with self.checkpoint("selective"):
             scores = self.tensor(("b", "n", "t", "s"), (b, n, t, s), grad=q.grad or k.grad)
@@ -134,7 +134,7 @@ class AttentionRules(AttentionKernels):
                 "scores", "attention", scores, (q, k),
                 saved=self._factors(self._own(q, n), self._own(k, n)),
                 forward=b * n * h, dinput=(q.grad + k.grad) * b * n * h,
-                pairs=pairs, visible=visible, heads=n, window=window,
+                pairs=pairs, visible=visible, heads=n, window=window, causal=causal,
             )  # fmt: skip
             if relative is not None:
                 scores = self._relative("relative_scores", scores, q, self._own(q, n), relative[0], pairs, visible)
@@ -142,15 +142,15 @@ class AttentionRules(AttentionKernels):
                 scores = self.act("softcap", scores, "output")
             if bias is not None:
                 scores = self.add("bias", scores, bias)
-            if causal:
-                mask = self.buffer(f"mask {window}", ("t", "s"), (t, s), "mask")
+            if masked:
+                mask = self.buffer(mask_name, ("t", "s"), (t, s), "mask")
                 self.record("mask", "mask", scores, (scores, mask), saved=(mask,))
             weights = self.dropout("dropout", self._softmax(scores, sinks))
             self.record(
                 "mix", "attention", out, (weights, v),
                 saved=self._factors(weights, self._own(v, n)),
                 forward=b * n * u, dinput=(weights.grad + v.grad) * b * n * u,
-                pairs=pairs, visible=visible, heads=n, window=window,
+                pairs=pairs, visible=visible, heads=n, window=window, causal=causal,
             )  # fmt: skip
             if relative is not None and relative[1] is not None:
                 return self._relative("relative_mix", out, weights, weights, relative[1], pairs, visible)

@@ -20,7 +20,7 @@ class Elementwise(Recorder):
         return out
 
     def scale(self, name: str, x: Tensor, weight: Tensor | None = None) -> Tensor:
-        """x times a constant, which keeps nothing, or times one trained number, which keeps x."""
+        """x times a constant, which keeps nothing, or times a trained number, one or one for each entry, which keeps x."""
         weights = () if weight is None else (weight,)
         out, trains = self.like(x), any(one.grad for one in weights)
         out.grad = x.grad or trains
@@ -65,6 +65,12 @@ class Elementwise(Recorder):
         self.record(name, "reduce", out, (x,))
         return out
 
+    def deviation(self, name: str, x: Tensor) -> Tensor:
+        """The standard deviation over the last axis: keeps x and its result."""
+        out = self.tensor(x.axes[:-1], x.sizes[:-1], grad=x.grad)
+        self.record(name, "reduce", out, (x,), saved=(x, out))
+        return out
+
     def concat(self, name: str, a: Tensor, b: Tensor) -> Tensor:
         """Two tensors side by side along their last axes, b broadcast over the others that it lacks. Keeps nothing."""
         out = self.tensor(a.axes, (*a.sizes[:-1], a.sizes[-1] + b.sizes[-1]), grad=a.grad or b.grad)
@@ -73,7 +79,7 @@ class Elementwise(Recorder):
 
     def act(self, name: str, x: Tensor, keeps: Literal["input", "output"]) -> Tensor:
         """An elementwise function: keeps its input (gelu, silu) or its output (relu, tanh, sigmoid)."""
-        out = self.like(x, "statistic" if x.role == "statistic" else "activation")
+        out = self.like(x)
         self.record(name, "act", out, (x,), saved=(x if keeps == "input" else out,) if x.grad else ())
         return out
 
@@ -116,14 +122,18 @@ class Elementwise(Recorder):
         self.record(name, "norm", out, (x,), weights, saved=(x, self.tensor(*rows), self.tensor(*rows)))
         return out
 
-    def rms_norm(self, name: str, x: Tensor, *, gain: bool = True, offset: bool = False) -> Tensor:
+    def rms_norm(
+        self, name: str, x: Tensor, *, gain: bool = True, offset: bool = False, weight: Tensor | None = None
+    ) -> Tensor:
         """A gain for each entry of a row. Composed: runs in fp32, keeps the input as fp32, 1/rms of each row and, with a gain,
         the normalised fp32 value.
 
-        Fused (CUDA): keeps the input and 1/rms. A gain that is 1 + w (*offset*) is a tensor of its own, kept besides.
+        Fused (CUDA): keeps the input and 1/rms. A gain that is 1 + w (*offset*) is a tensor of its own, kept besides. *weight*
+        reuses a gain.
         """
         out, inverse = self.like(x), self.tensor(x.axes[:-1], x.sizes[:-1], "statistic")
-        weights: tuple[Tensor, ...] = (self.weight(x.axes[-1:], x.sizes[-1:], "vector"),) if gain else ()
+        own = () if not gain or weight is not None else (self.weight(x.axes[-1:], x.sizes[-1:], "vector"),)
+        weights: tuple[Tensor, ...] = own if weight is None else (weight,)
         trains = bool(weights) and weights[0].grad
         out.grad = x.grad or trains
         if self.kernels.norm == "fused":

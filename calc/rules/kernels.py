@@ -15,7 +15,9 @@ class Scores(NamedTuple):
 
     pairs: Dim
     visible: Dim
-    window: Dim | None
+    window: Dim | None  # the most keys that a query sees
+    causal: bool
+    mask: str  # the name of the mask's buffer
     bias: Tensor | None
     softcap: bool
     sinks: bool
@@ -39,9 +41,9 @@ class AttentionKernels(Elementwise):
             raise UndefinedError(f"flash attention: {why}")
         masks: tuple[Tensor, ...] = ()
         if scores.window is not None and scores.bias is None:
-            masks = (self.buffer(f"mask {scores.window}", ("t", "s"), (t, k["s"]), "activation"),)
+            masks = (self.buffer(scores.mask, ("t", "s"), (t, k["s"]), "activation"),)
         if scores.bias is not None:
-            masks = (self.buffer(f"biased mask {scores.window}", ("n", "t", "s"), (n, t, k["s"]), "activation"),)
+            masks = (self.buffer(f"biased {scores.mask}", ("n", "t", "s"), (n, t, k["s"]), "activation"),)
         self._at_once("flash", q, k, v, out, scores, masks)
 
     def _without_flash(self, h: Dim, u: Dim, scores: Scores) -> str:
@@ -100,5 +102,5 @@ class AttentionKernels(Elementwise):
         self.record(
             name, "attention", out, (q, k, v, *besides), weights, saved=(q, k, v, out, rows, *besides, *seeds),
             forward=b * n * (h + u), dinput=b * n * (3 * h + 2 * u) if out.grad else 0,
-            pairs=scores.pairs, visible=scores.visible, heads=n, window=scores.window,
+            pairs=scores.pairs, visible=scores.visible, heads=n, window=scores.window, causal=scores.causal,
         )  # fmt: skip

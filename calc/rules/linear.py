@@ -68,11 +68,13 @@ class Linear(Elementwise):
         self.adapters = adapters
         return self.add(f"{name}.lora", out, high)
 
-    def convolution(self, name: str, x: Tensor, *, t: Dim, taps: Dim, d: Dim) -> Tensor:
-        """x, its channels c last, under a kernel of *taps* places, at t places, plus a bias: taps·c multiply-adds for each
-        entry of (b t d). Keeps its input, as a linear does."""
+    def convolution(self, name: str, x: Tensor, *, t: Dim, taps: Dim, d: Dim, bias: bool = True) -> Tensor:
+        """x, its channels c last, under a kernel of *taps* places, at t places, and perhaps a bias: taps·c multiply-adds for
+        each entry of (b t d). Keeps its input, as a linear does."""
         c = x["c"]
-        weights = self.weight(("taps", "c", "d"), (taps, c, d)), self.weight(("d",), (d,), "vector")
+        weights: tuple[Tensor, ...] = (self.weight(("taps", "c", "d"), (taps, c, d)),)
+        if bias:
+            weights += (self.weight(("d",), (d,), "vector"),)
         out = self.tensor(("b", "t", "d"), (x["b"], t, d), grad=x.grad or weights[0].grad)
         work = out.numel * taps * c
         self.record(
@@ -96,7 +98,8 @@ class Linear(Elementwise):
         """
         sizes = dict(zip(a.axes, a.sizes, strict=True)) | dict(zip(b.axes, b.sizes, strict=True))
         right = tuple(axes.split())
-        out = self.tensor(right, tuple(sizes[axis] for axis in right), grad=a.grad or b.grad)
+        role: Role = "statistic" if a.role == "statistic" else "activation"
+        out = self.tensor(right, tuple(sizes[axis] for axis in right), role, a.grad or b.grad)
         work = product(sizes.values())
         self.record(
             name, "product", out, (a, b), saved=self._factors(a, b), forward=work, dinput=(a.grad + b.grad) * work

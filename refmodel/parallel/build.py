@@ -63,6 +63,7 @@ def _(c: mixtures.MoE, d: int, ranks: Ranks) -> nn.Module:
     bank = plain_moe.MoE(
         nn.Linear(d, c.e, bias=c.router_bias), [build(local, d) for _ in range(c.e // ranks.ep.size)], c.a,
         shared_gate=linear(d, 1 if c.shared_gate else None), score=c.score, renormalise=c.renormalise,
+        choice_bias=c.choice_bias,
     )  # fmt: skip
     return moe.MoE(bank, maybe(c.shared, d, ranks), ranks)
 

@@ -36,7 +36,7 @@ class MoE(moe.MoE):
     def __init__(self, whole: moe.MoE, shared: nn.Module | None, ranks: Ranks) -> None:
         super().__init__(
             whole.router, list(whole.experts), whole.a, shared=shared, shared_gate=whole.shared_gate, score=whole.score,
-            renormalise=whole.renormalise,
+            renormalise=whole.renormalise, choice_bias=whole.choice_bias is not None,
         )  # fmt: skip
         self.ranks = ranks
         for expert in self.experts:

@@ -42,8 +42,10 @@ class Sinusoidal(position.Sinusoidal):
     ranks: Ranks
 
     def forward(self, t: int, x: Tensor, run: Run) -> Tensor:
-        """The vectors (t d) of the rank's positions, of its part of the sequence: rows of a buffer."""
+        """The vectors (t d) of the rank's positions, of its part of the sequence: rows of the stored table or of a buffer."""
         positions, d = self.ranks.positions(t), x.size(-1)
+        if self.table is not None:
+            return F.embedding(self.ranks.tp.rows(positions + run.start, 0), self.table)
 
         def make() -> Tensor:
             return position.sinusoids(0, t * self.ranks.cp.size, d)[positions].to(x.dtype)
