@@ -199,9 +199,10 @@ def _symbolic(subject: Any, d: Dim | None, changes: Mapping[str, Any]) -> _Symbo
         if subject in BLOCKS:
             entry = BLOCKS[subject]
             entry.build(changes)  # refuses what does not fit
-            symbols = {letter: symbol(letter.upper()) for letter in entry.sizes}
+            symbols = {letter: symbol(capital(letter)) for letter in entry.sizes}
             values = {symbols[letter]: size for letter, size in {**entry.sizes, **changes}.items()}
-            return _Symbolic(subject, entry.make(**symbols), values, {}, symbols["d"])
+            letters = {str(name): letter for letter, name in symbols.items()}
+            return _Symbolic(subject, entry.make(**symbols), values, letters, symbols["d"])
     if isinstance(subject, str | Mapping):
         subject = load(subject, changes)
     elif changes:
@@ -233,14 +234,19 @@ def symbolize(component: Any) -> tuple[Any, dict[Any, int], dict[str, str]]:
     return _replaced(component, "", names), values, letters
 
 
+def capital(letter: str) -> str:
+    """The symbol of a letter: a capital; of a word that of what it is a number of, the word below it."""
+    return letter.upper() if len(letter) == 1 else f"{'T' if letter == 'chunk' else 'V'}_{letter}"
+
+
 def _name(letter: str, scope: str, size: int, places: list[tuple[str, int]]) -> str:
-    capital = letter.upper() if len(letter) == 1 else f"V_{letter}"
+    base = capital(letter)
     if letter == "l":  # equal numbers of different layers are still different numbers
-        return f"{capital}_{scope}" if scope else capital
+        return f"{base}_{scope}" if scope else base
     if len({value for _, value in places}) == 1:
-        return capital
+        return base
     same = [place for place, value in places if value == size]
-    name = f"{capital}_{same[0]}" if same[0] else capital
+    name = f"{base}_{same[0]}" if same[0] else base
     before = [value for place, value in places if place == same[0]].index(size)  # others of the same scope
     return f"{name}_{before + 1}" if before else name
 

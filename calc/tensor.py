@@ -117,8 +117,8 @@ class Line:
     recomputed: bool  # run again in the backward pass
 
     __slots__ = (
-        "bank", "cached", "causal", "copies", "dinput", "dweight", "forward", "heads", "kind", "layer", "origin", "pairs", "path",
-        "read", "recomputed", "saved", "visible", "weights", "window", "written",
+        "bank", "cached", "causal", "copies", "dinput", "dweight", "forward", "heads", "kind", "layer", "origin", "pairs",
+        "path",        "read", "recomputed", "saved", "visible", "weights", "window", "written",
     )  # fmt: skip
 
     def __repr__(self) -> str:

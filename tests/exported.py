@@ -14,7 +14,7 @@ import sympy
 
 from blockcalc import UndefinedError, formula, load, trace, widths
 from blockcalc.catalogue import BLOCKS
-from blockcalc.symbolic import QUANTITIES, Formula, symbolize
+from blockcalc.symbolic import QUANTITIES, Formula, capital, symbolize
 from blockcalc.whole import bounds, fraction
 
 NODE = shutil.which("node")
@@ -110,7 +110,7 @@ def of_blocks() -> Iterator[tuple[str, str, list[tuple[Any, int | None, dict[str
         for low, high in SPANS:
             sizes = block_sizes(random.Random(f"{name} {low}"), entry.sizes, low, high)
             component, width = entry.build(sizes)
-            draws.append((component, width, {letter.upper(): size for letter, size in sizes.items()}))
+            draws.append((component, width, {capital(letter): size for letter, size in sizes.items()}))
         yield name, name, draws
 
 

@@ -234,7 +234,7 @@ def truth(case: Case, ranks: Any) -> list[str]:
     pairs |= {f"input {number}": (mine(grad, ranks), own) for number, (grad, own) in enumerate(entered)}
     names = {weight: name for name, weight in part.named_parameters()}
     of = {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in whole.named_parameters()}
-    pairs |= {names[weight]: (piece, weight.grad) for weight, piece in pieces(of, part, ranks)}
+    pairs |= {names[weight]: (piece, weight.grad) for weight, piece in pieces(of, part, ranks) if weight.requires_grad}
     kinds = moe.MoE | norm.OffsetRMSNorm  # these work in fp32
     single = any(isinstance(module, kinds) or getattr(module, "wide", False) for module in part.modules())
     loose = 1e-4 if single else 1e-9

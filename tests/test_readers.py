@@ -160,7 +160,7 @@ def test_an_unknown_architecture_is_refused(name: Any) -> None:
 @pytest.mark.parametrize("junk", NUMBERS)
 def test_every_size_of_every_family_is_a_whole_number_in_range(kind: str, junk: str) -> None:
     for field in sizes_of(kind):
-        if NUMBERS[junk] == 0 and (field in ZERO_IS_FINE or (kind, field) == ("granitemoehybrid", "num_local_experts")):
+        if field in FINE.get(junk, ()) or (kind, field, junk) in FINE_HERE:
             continue
         refusal({"model_type": kind, "num_experts_per_tok": 1, field: NUMBERS[junk]}, "config: ", field)
 
@@ -185,8 +185,12 @@ def fields_of(kind: str) -> set[str]:
 ZERO_IS_FINE = {
     "altup_active_idx", "first_k_dense_replace", "hidden_size_per_layer_input", "max_window_layers", "n_shared_experts",
     "num_dense_layers", "num_kv_shared_layers", "pooler_output_size", "sliding_window", "attn_layer_offset",
-    "expert_layer_offset",
+    "expert_layer_offset", "moe_layer_end_index", "moe_layer_start_index", "moe_num_shared_experts", "num_shared_experts",
 }  # fmt: skip
+FINE = {"zero": ZERO_IS_FINE, "negative": {"moe_layer_end_index"}}
+"""Fields for which transformers takes a number as it is: none of them, or counted from the end."""
+
+FINE_HERE = {("granitemoehybrid", "num_local_experts", "zero"), ("granitemoeshared", "shared_intermediate_size", "zero")}
 
 WRONG: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ("llama", {"hidden_size": 4097}, ("hidden_size = 4097", "num_attention_heads = 32")),

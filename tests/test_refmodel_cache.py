@@ -64,7 +64,9 @@ DECODERS = {
         Mamba(f=14, h=5, i=3), Mamba(f=9, h=4, i=5, g=2, norm=RMSNorm()),
         Mamba2(n=6, k=2, h=5, u=7, chunk=3), grouped(), Mamba2(n=4, k=1, h=6, u=3, g=2, norm="before the gate"),
     ),
-    "the gated delta rule": model(GatedDeltaNet(n=6, k=2, h=10, u=7, g=4, chunk=4), grouped(), GatedDeltaNet(n=3, k=3, h=5, u=9)),
+    "the gated delta rule": model(
+        GatedDeltaNet(n=6, k=2, h=10, u=7, g=4, chunk=4), grouped(), GatedDeltaNet(n=3, k=3, h=5, u=9)
+    ),
     "sinks and an output gate": model(grouped(w=3, sinks=True), grouped(output_gate=True)),
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from blockcalc.convention import flops
 from blockcalc.dims import symbol
 from blockcalc.errors import InputError, UndefinedError
 from blockcalc.model import trace
-from blockcalc.symbolic import QUANTITIES, symbolize
+from blockcalc.symbolic import QUANTITIES, capital, symbolize
 from blockcalc.tensor import Kernels, Step
 
 D, F = symbol("D"), symbol("F")
@@ -69,7 +69,7 @@ def test_every_block_and_every_quantity(block, quantity, data):
         with pytest.raises(UndefinedError):
             formula(block, quantity)
         return
-    capitals = {letter.upper(): value for letter, value in sizes.items()}
+    capitals = {capital(letter): value for letter, value in sizes.items()}
     assert formula(block, quantity).subs(B=b, T=t, S=s, **capitals) == right
 
 

@@ -19,7 +19,7 @@ from ..model import Model
 from ..readers import load
 from ..readers.config import printable
 from ..readers.families import FAMILIES
-from ..symbolic import check_windows, symbolize
+from ..symbolic import capital, check_windows, symbolize
 from ..tables import presets
 from .grammar import Side
 
@@ -58,7 +58,7 @@ def subject(of: Any, changes: Mapping[str, Any] | None = None) -> Subject:
 def _block(name: str) -> Subject:
     from ..catalogue import BLOCKS
 
-    symbols = {letter: symbol(letter.upper()) for letter in BLOCKS[name].sizes}
+    symbols = {letter: symbol(capital(letter)) for letter in BLOCKS[name].sizes}
     usual = {symbols[letter]: size for letter, size in BLOCKS[name].sizes.items()}
     return Subject(name, BLOCKS[name].make(**symbols), {}, usual, symbols["d"])
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..budget import Budget, Widths
-from ..dims import Dim, spread
+from ..dims import Dim, check_at_most, spread
 from ..tensor import Line, Role, Tensor
 from .layout import Layout
 from .shard import SPLIT, Shards, fully_sharded
@@ -260,7 +260,11 @@ class _Totals:
         tensor: tuple[Group, Dim] = ("etp", layout.expert_tp) if expert else ("tp", layout.tp)
         if tensor[1] != 1 and SPLIT.isdisjoint(whole.axes) and (layout.sequence or shards.owned(line.written[0])):
             self.shared[tensor] = self.shared.get(tensor, 0) + part.numel * part.copies
-        if "k" in whole.axes and type(layout.tp) is int and type(whole["k"]) is int and layout.tp > whole["k"]:
+        if "k" not in whole.axes:
+            return
+        if type(layout.tp) is not int or type(whole["k"]) is not int:
+            check_at_most(layout.tp, whole["k"], "tp = {} ranks that share k = {} heads sum gradients, which is another closed form")
+        elif layout.tp > whole["k"]:
             heads: tuple[Group, Dim] = "heads", layout.tp // whole["k"]
             self.shared[heads] = self.shared.get(heads, 0) + part.numel * part.copies
 

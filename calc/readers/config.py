@@ -132,7 +132,7 @@ def _default(reading: Reading, default: Default) -> Any:
     return default(reading) if callable(default) else default
 
 
-def size(fields: str | tuple[str, ...], default: Default, null: Default = _ABSENT, least: int = 1) -> Rule:
+def size(fields: str | tuple[str, ...], default: Default, null: Default = _ABSENT, least: Default = 1) -> Rule:
     """A whole number from *least* to 2**40. ``null`` in the config is refused unless *null* says what it means."""
     names = (fields,) if isinstance(fields, str) else fields
 
@@ -142,8 +142,9 @@ def size(fields: str | tuple[str, ...], default: Default, null: Default = _ABSEN
             return _default(reading, default)
         if value is None and null is not _ABSENT:
             return _default(reading, null)
-        if type(value) is not int or not least <= value <= LARGEST_SIZE:
-            raise reading.refuse(field, f"a whole number from {least} to 2**40")
+        lowest = _default(reading, least)
+        if type(value) is not int or not lowest <= value <= LARGEST_SIZE:
+            raise reading.refuse(field, f"a whole number from {lowest} to 2**40")
         return value
 
     return Rule(names, read)

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from ..blocks.norm import RMSNorm
 from ..blocks.short_convolution import ShortConvolution
+from ..dims import LARGEST_SIZE
 from . import decoder as d
 from .config import Reading, derived, each_layer, flag, indices, number, size
 from .family import ACTIVATIONS, BARE, NO_TABLE, split_head
@@ -24,7 +25,10 @@ def _width(r: Reading) -> int:
         return int(r.f_field)
     if r.factor is None or r.factor <= 0:
         raise r.refuse("block_ffn_dim_multiplier", "a number above 0")
-    return int(-(-int(r.factor * int(2 * r.f_field / 3)) // r.multiple) * r.multiple)
+    f = int(-(-int(r.factor * int(2 * r.f_field / 3)) // r.multiple) * r.multiple)
+    if f > LARGEST_SIZE:
+        raise r.refuse("block_ffn_dim_multiplier", "a number that makes a width of at most 2**40")
+    return f
 
 
 def _by_index(r: Reading) -> list[str | None]:

@@ -37,6 +37,11 @@ def _every_nth(r: Reading) -> frozenset[int]:
     return frozenset(range(r.every - 1, r.l, r.every))
 
 
+def _if_mixtures(r: Reading) -> int:
+    """The least number of experts: none where no layer is a mixture."""
+    return int(any(r.sparse))
+
+
 def _rotary_layers(r: Reading) -> Any:
     """The layers that rotate, no more of them listed than there are layers."""
     found = r.config.get("no_rope_layers")
@@ -56,7 +61,7 @@ LLAMA4_TEXT = mixture(LLAMA).but(
         "layer_types", {"full_attention": None, "chunked_attention": _listed_chunk},
         lambda r: [r.w if rotary else None for rotary in r.rotaries],
     ),
-    e=size("num_local_experts", 16, least=0), a=size("num_experts_per_tok", 1, least=0),
+    e=size("num_local_experts", 16, least=_if_mixtures), a=size("num_experts_per_tok", 1, least=_if_mixtures),
     f_expert=size("intermediate_size", 8192), f_shared=derived(lambda r: r.f_expert), every_expert=True,
     every=size("interleave_moe_layer_step", 1, least=0), mixtures=indices("moe_layers", _every_nth),
     sparse=derived(lambda r: [i in r.mixtures for i in range(r.l)]),
@@ -151,10 +156,8 @@ ERNIE4_5 = LLAMA.but(
 
 
 def _last_mixture(r: Reading) -> int:
-    found = r.config.get("moe_layer_end_index", -1)
-    if type(found) is not int:
-        raise r.refuse("moe_layer_end_index", "a whole number, -1 for the last layer")
-    return r.l - 1 if found == -1 else found
+    found = size("moe_layer_end_index", -1, least=-1).read(r)
+    return int(r.l - 1 if found == -1 else found)
 
 
 ERNIE4_5_MOE = mixture(ERNIE4_5).but(

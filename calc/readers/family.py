@@ -29,7 +29,8 @@ class Family(NamedTuple):
 
 ACTIVATIONS = {
     "relu": mlp.relu, "gelu": mlp.gelu, "gelu_new": mlp.gelu_tanh, "gelu_pytorch_tanh": mlp.gelu_tanh,
-    "gelu_fast": mlp.gelu_tanh, "gelu_python": mlp.gelu, "quick_gelu": mlp.quick_gelu, "silu": mlp.silu, "swish": mlp.silu, "tanh": mlp.tanh,
+    "gelu_fast": mlp.gelu_tanh, "gelu_python": mlp.gelu, "quick_gelu": mlp.quick_gelu, "silu": mlp.silu, "swish": mlp.silu,
+    "tanh": mlp.tanh,
     "sigmoid": mlp.sigmoid, "relu2": mlp.relu_squared,
 }  # fmt: skip
 

@@ -92,7 +92,7 @@ def _each_heads(r: Reading) -> list[tuple[int, int]]:
     if field not in r.config:
         full = r.h_full, r.k_full if r.kv_tied and r.k_full is not None else r.k
         return [full if window is None else usual for window in r.windows]
-    found, given = [usual] * r.l, r.config[field] or {}
+    found, given = [usual] * r.l, {} if r.config[field] is None else r.config[field]
     if not isinstance(given, dict):
         raise r.refuse(field, "an object or null")
     for place, changes in given.items():

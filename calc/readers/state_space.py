@@ -93,20 +93,23 @@ BAMBA = LLAMA.but(
 )  # fmt: skip
 
 
-def _active(r: Reading) -> int:
-    """Active experts: none where there is none."""
-    return int(size("num_experts_per_tok", 2, least=1 if r.e else 0).read(r))
+def _if_rope(r: Reading) -> int:
+    """Heads are rotated whole where the field says "rope", and not at all where it says anything else, or nothing."""
+    found = r.config.get("position_embedding_type")
+    if found is not None and not isinstance(found, str):
+        raise r.refuse("position_embedding_type", "a word or null")
+    return r.h if found == "rope" else 0
 
 
 GRANITE_HYBRID = mixture(BAMBA).but(
     prefix="GraniteMoeHybrid", v=size("vocab_size", 32000), k=size("num_key_value_heads", lambda r: r.n, null=lambda r: r.n),
     f=derived(lambda r: r.f_shared), f_expert=size("intermediate_size", 11008), f_shared=size("shared_intermediate_size", 1024),
     mlp_bias=False, rotated=None, full=None,
-    r=Rule(("position_embedding_type",), lambda r: r.h if r.config.get("position_embedding_type") == "rope" else 0),
+    r=Rule(("position_embedding_type",), _if_rope),
     windows=each_layer("layer_types", {
         "full_attention": None, "attention": None, "linear_attention": "mamba", "mamba": "mamba",
     }, lambda r: ["mamba"] * r.l),
-    e=size("num_local_experts", 8, least=0), a=Rule(("num_experts_per_tok",), _active), score="softmax_of_chosen",
+    e=size("num_local_experts", 8, least=0), a=size("num_experts_per_tok", 2, least=lambda r: min(r.e, 1)), score="softmax_of_chosen",
     renormalise=False, sparse=derived(lambda r: [r.e > 0] * r.l),
 )  # fmt: skip
 
