@@ -118,7 +118,7 @@ class Line:
 
     __slots__ = (
         "bank", "cached", "causal", "copies", "dinput", "dweight", "forward", "heads", "kind", "layer", "origin", "pairs",
-        "path",        "read", "recomputed", "saved", "visible", "weights", "window", "written",
+        "path", "read", "recomputed", "saved", "visible", "weights", "window", "written",
     )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -161,10 +161,12 @@ class Shards:
         found = self._made.get(whole)
         if found is None:
             sizes = tuple(self._size(whole, axis, size, bank) for axis, size in zip(whole.axes, whole.sizes, strict=True))
-            spread = self.layout.ep if bank != 1 and whole.role in WEIGHTS else 1
-            check_divides("Layout", "the experts of a bank e", bank if spread != 1 else 1, "ep", spread)
+            copies, experts = whole.copies, "the experts of a bank e"
+            if bank != 1 and whole.role in WEIGHTS:  # of every layer as many
+                check_divides("Layout", experts, bank, "ep", self.layout.ep)
+                copies = divide(copies, self.layout.ep, experts, "ep")
             found = self._made[whole] = Tensor(
-                whole.axes, sizes, whole.role, divide(whole.copies, spread, "the experts of a bank e", "ep"), whole.active,
+                whole.axes, sizes, whole.role, copies, whole.active,
                 whole.grad, whole.base and self.tensor(whole.base), whole.cast_of and self.tensor(whole.cast_of),
             )  # fmt: skip
         return found

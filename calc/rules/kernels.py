@@ -87,8 +87,11 @@ class AttentionKernels(Elementwise):
             return "soft-capped scores with dropout are refused by FlashAttention-2, and in no other published kernel"
         if scores.absorbed and self.step.training:
             return "absorbed latents run forward alone (FlashMLA); training expands keys and values"
+        wide = f"keys are {h} wide; FlashAttention and cuDNN run at most {WIDEST} backward"
         if self.step.training and type(h) is int and h > WIDEST:
-            return f"keys are {h} wide; FlashAttention and cuDNN run at most {WIDEST} backward"
+            return wide
+        if self.step.training:
+            check_at_most(h, WIDEST, f"fused attention: {wide}")
         return ""
 
     def _at_once(
