@@ -163,6 +163,14 @@ def check_at_most(a: Dim, b: Dim, refusal: str) -> None:
         watch.at_most(a, b, refusal.format(a, b))
 
 
+def granted(a: Dim, b: Dim, refusal: str) -> bool:
+    """Is a at most b? Of symbols it is not known, unless someone watches who refuses the others."""
+    if type(a) is int and type(b) is int:
+        return a <= b
+    watch = _watching.get()
+    return watch is not None and watch.granted(a, b, refusal)
+
+
 # -- what is taken for granted of symbols ------------------------------------------------------------------------------
 
 
@@ -175,6 +183,9 @@ class Watch(Protocol):
 
     def at_most(self, a: Dim, b: Dim, refusal: str) -> None:
         """a is at most b."""
+
+    def granted(self, a: Dim, b: Dim, refusal: str) -> bool:
+        """May it be taken for granted that a is at most b?"""
 
     def rounded_up(self, a: Dim, b: Dim) -> Dim:
         """⌈a / b⌉."""

@@ -172,7 +172,8 @@ FIELDS: dict[str, Any] = {
     "image_size": _of(24, 30, [24, 30]), "patch_size": _of(6), "num_channels": _of(1, 3), "pad_token_id": st.just(0),
     **dict.fromkeys((
         "tie_word_embeddings", "attention_bias", "attention_out_bias", "mlp_bias", "qkv_bias", "use_qkv_bias", "use_bias",
-        "bias", "norm_topk_prob", "use_parallel_residual", "qk_layernorm", "use_qk_norm", "parallel_attn", "new_decoder_architecture", "multi_query",
+        "bias", "norm_topk_prob", "use_parallel_residual", "qk_layernorm", "use_qk_norm", "parallel_attn", 
+        "new_decoder_architecture", "multi_query",
         "do_layer_norm_before", "enable_bias", "layer_norm_elementwise_affine", "scale_embedding", "lm_head_bias",
     ), maybe(yes_or_no)),
     "hidden_act": maybe(_of("silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu")),

@@ -186,7 +186,7 @@ def number(option: str, text: str, most: float = 1e30) -> float:
     except ValueError:
         found = -1.0
     if not isfinite(found) or not 0 <= found <= most:
-        raise InputError(f"{option} {text}: expected a number from 0")
+        raise InputError(f"{option} {text}: expected a number from 0, such as 2 or 11200.5")
     return found
 
 

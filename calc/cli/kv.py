@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ..dims import check_sizes
 from ..tensor import Step
 from . import answers, options
 
@@ -31,6 +32,7 @@ def command(
     """
     subject = options.subject(model, changes)
     options.check_encoder_seq(subject, encoder_seq)
+    check_sizes("the cache", batch=batch, context=context)
     found, tables = answers.kv(subject.budget(Step.prefill(batch, context, source=encoder_seq)), dtype, policy)
     options.warn_beyond_table(subject, context)
     about = {"model": subject.name, "batch": batch, "context": context, "dtype": dtype, "policy": policy}

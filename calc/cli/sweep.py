@@ -55,7 +55,8 @@ counted = runs.gathered(
 @click.option("--quantity", "quantities", multiple=True, metavar="NAME",
               help=f"params unless given; as for blockcalc formula, or of a plan: {', '.join(PLANS)}.")
 @click.option("--tie", "ties", multiple=True, metavar="LETTER=SIZE", help="A letter in terms of others: f=4d, h=d/n.")
-@click.option("--where", multiple=True, metavar="CONDITION", help="Keep rows that satisfy it: 'kv <= 16GiB', 'b*s <= 8e6'.")
+@click.option("--where", multiple=True, metavar="CONDITION",
+              help="Keep rows that satisfy it: 'kv <= 16GiB', 'b*s <= 8e6'. Of letters, --quantity's names, gpu_memory, devices.")
 @click.option("--valid", is_flag=True, help="Leave refused rows out, which are otherwise there with the reason.")
 @counted
 @click.option("-o", "--output", "path", type=click.Path(path_type=Path), metavar="FILE",
@@ -147,6 +148,8 @@ def _assumed(grid: Grid) -> dict[str, Any]:
     sizes = {column(str(letter)): size for letter, size in DEFAULTS.items() if str(letter) not in grid.given}
     run = Run()._asdict() if grid.spec.plans else {}
     axes = {one.name for one in grid.outer}
+    if grid.spec.plans and grid.spec.budgets:
+        run["attention"] = f"math, of plans {run['attention']}"
     found = {**sizes, **run, **dict(grid.spec.options)}
     return {name: value for name, value in found.items() if value is not None and name not in axes}
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from ..budget import Budget, Widths, storage
-from ..dims import Dim, largest
+from ..dims import Dim, chosen, largest
 from ..tensor import Line, Tensor
 
 Sent = Mapping[str, Dim]
@@ -130,11 +130,20 @@ class Pass:
             for x in {self.own(x) for line in lines[start : end + 1] for x in line.read} - inside:
                 last[x] = max(last[x], end)
         last |= {self.own(x): len(lines) for x in lines[-1].written}
-        entered = [] if lines[0].layer is None else self.passing.get(lines[0].layer, [])
-        besides = self.sizes({self.own(x) for x in entered} - kept)
+        besides = self._besides(lines[0].layer, kept)
         counted = [x for x in born if x not in kept and x not in self.buffers and x.role != "key_value"]
         for place, line in enumerate(lines):
             yield besides + self.forth.get(line.path, 0) + self.sizes(x for x in counted if born[x] <= place <= last[x])
+
+
+    def _besides(self, layer: str | None, kept: frozenset[Tensor]) -> Dim:
+        """Bytes of what entered the stack of a layer, where that is not what the layer itself reads: of a single first layer it
+        is."""
+        if layer not in self.passing:
+            return 0
+        entered, layers = self.passing[layer]
+        size = self.sizes({self.own(entered)} - kept)
+        return size if layers is None else chosen(layers, 1, 0, size)
 
 
 class _Gradients:
@@ -202,16 +211,16 @@ def _calls(lines: Sequence[Line]) -> Iterator[tuple[int, int]]:
     return iter(found.values())
 
 
-def _passing(piece: Budget) -> dict[str, list[Tensor]]:
-    """What entered the stack of each layer, where that is not what the layer itself reads."""
+def _passing(piece: Budget) -> dict[str, tuple[Tensor, Dim | None]]:
+    """What entered the stack of each layer, and of the first kind how many layers there are."""
     copies = {line.layer: line.copies for line in piece.lines}
     entered: dict[str, Tensor] = {}
-    found: dict[str, list[Tensor]] = {}
+    found: dict[str, tuple[Tensor, Dim | None]] = {}
     for carry in piece.carries:
         stack, _, _ = carry.layer.rpartition(".")
         first = stack not in entered
         entered.setdefault(stack, carry.before)
-        found[carry.layer] = [] if first and copies.get(carry.layer, 1) == 1 else [entered[stack]]
+        found[carry.layer] = entered[stack], copies.get(carry.layer, 1) if first else None
     return found
 
 

@@ -42,12 +42,12 @@ class DeltaRules(StateRules):
         Keeps what the products, the solutions and the exponentials need, each chunk's state among it. The cache holds S, fp32.
         """
         b, t, n, u = v.sizes
-        h, step = q.sizes[-1], self.step
+        h = q.sizes[-1]
         self.remember("state", ("b", "n", "h", "u"), (b, n, h, u), "statistic")
         out = self.tensor(v.axes, v.sizes, grad=any(x.grad for x in (q, k, v, beta, decay)))
-        alone = smaller(1, step.s - t) * (1 - smaller(1, t - 1)) if step.cache else 0
+        alone = self._decodes(t)
         chunks = (1 - alone) * ceiling(t, chunk)
-        if type(chunks) is int and chunks == 0:
+        if type(alone) is int and alone == 1:
             state = self.tensor(("b", "n", "h", "u"), (b, n, h, u), "statistic")
             self.record("recurrence", "recurrence", (out, state), (q, k, v, beta, decay, state))
             return out

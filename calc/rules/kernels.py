@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..dims import Dim
+from ..dims import Dim, check_at_most
 from ..errors import UndefinedError
 from ..tensor import Tensor
 from .elementwise import Elementwise

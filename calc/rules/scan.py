@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..dims import Dim, ceiling, smaller
+from ..dims import Dim, ceiling
 from ..tensor import Tensor
 from .delta import DeltaRules
 
@@ -21,14 +21,14 @@ class ScanRules(DeltaRules):
         Keeps what the products and the exponentials need, each chunk's state among it. The cache holds the state (n u h), fp32.
         """
         batch, t, n, u = x.sizes
-        h, step = b.sizes[-1], self.step
+        h = b.sizes[-1]
         self.remember("state", ("b", "n", "u", "h"), (batch, n, u, h), "statistic")
         wide = self.widen("x_wide", x)
         skip = self.scale("skip", wide, self.weight(("n",), (n,), "vector"))
         out = self.tensor(x.axes, x.sizes, grad=True)
-        alone = smaller(1, step.s - t) * (1 - smaller(1, t - 1)) if step.cache else 0
+        alone = self._decodes(t)
         chunks = (1 - alone) * ceiling(t, chunk)
-        if type(chunks) is int and chunks == 0:
+        if type(alone) is int and alone == 1:
             state = self.tensor(("b", "n", "u", "h"), (batch, n, u, h), "statistic")
             self.record("recurrence", "state space", (out, state), (wide, pace, decay, b, c, state), forward=state.numel)
         else:

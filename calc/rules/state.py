@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..dims import Dim, smaller
+from ..dims import Dim, granted, smaller
 from ..tensor import Cached, Role, Tensor
 from .linear import Linear
 
@@ -14,6 +14,15 @@ class StateRules(Linear):
         """A state that the cache holds, of one size whatever the length: the next step starts from it."""
         state = Tensor(axes, sizes, role, self._copies)
         self.record(name, "cache", (), cached=(Cached(state, "state", None),))
+
+    def _decodes(self, t: Dim) -> Dim:
+        """1 where a single position runs behind others, else 0."""
+        step = self.step
+        if not step.cache:
+            return 0
+        if type(t) is int and t == 1 and granted(2, step.s, "a state that one visible token leaves is another closed form"):
+            return 1
+        return smaller(1, step.s - t) * (1 - smaller(1, t - 1))
 
     def causal_convolution(self, name: str, x: Tensor, taps: Dim, *, bias: bool = False) -> Tensor:
         """Each channel of x (b t …) under a kernel of its own over its last *taps* positions: taps multiply-adds for each

@@ -40,11 +40,12 @@ Noted: TypeAlias = dict[Key, Condition]
 class Ledger:
     """A Watch that gives each of these a letter, and remembers what is taken for granted at the moment.
 
-    *real* says that maxima are of floating-point numbers, such as seconds.
+    *real* says that maxima are of floating-point numbers, such as seconds; *lines* that it matters which lines there are, and
+    not only the sums over them.
     """
 
-    def __init__(self, *, real: bool = False) -> None:
-        self.real = real
+    def __init__(self, *, real: bool = False, lines: bool = False) -> None:
+        self.real, self.lines = real, lines
         self.conditions: Noted = {}
         self.noted: Noted = {}
 
@@ -71,6 +72,12 @@ class Ledger:
         a, b = sympy.sympify(a), sympy.sympify(b)
         if not (b - a).is_nonnegative and not (a.is_Integer and a <= 1):
             self._note("at most", (a, b), refusal)
+
+    def granted(self, a: Dim, b: Dim, refusal: str) -> bool:
+        """Plans have lines that numbers alone have or have not; sums of what they cost do not mind."""
+        if self.lines:
+            self.at_most(a, b, refusal)
+        return self.lines
 
     def rounded_up(self, a: Dim, b: Dim) -> Dim:
         """Whole numbers are rounded, floating-point ones stay as they are."""

@@ -19,7 +19,7 @@ def forms(place: Place, quantities: Sequence[str]) -> tuple[Forms, ...]:
     for timed in (False, True):
         names = [name for name in quantities if PLANS[name].timed == timed]
         if names:
-            found.append(_Forms(place, Ledger(real=timed)).of(names))
+            found.append(_Forms(place, Ledger(real=timed, lines=True)).of(names))
     return tuple(found)
 
 
