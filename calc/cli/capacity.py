@@ -12,16 +12,13 @@ import click
 
 from ..dims import check_sizes
 from ..errors import InputError
-from ..model import Model
 from ..parallel.layout import Layout
 from ..plan.fit import nbytes
-from ..plan.panel import runnable
-from ..tensor import Kernels
 from ..timing.costs import Counting
 from ..timing.efficiency import MEASURED, PROFILES, PUBLISHED, Efficiency
 from ..timing.machine import Machine, Peaks, machine
 from ..timing.roofline import Setup
-from . import options, runs
+from . import runs
 
 NONE_FITS = "no layout of {} devices fits: ask 'blockcalc fit --devices', or give a layout to see what is missing"
 FACTORS = ("compute", "memory", "link", "launch", "latency")
@@ -104,18 +101,6 @@ room = runs.gathered(
     click.option("--memory", default=None, metavar="SIZE", help="A device's memory, in place of a machine: 24GiB."),
     _COUNT, _RESERVE,
 )  # fmt: skip
-
-
-# -- kernels -----------------------------------------------------------------------------------------------------------
-
-
-def settled(model: Model, chosen: Kernels) -> tuple[Kernels, tuple[str, ...]]:
-    """The kernels that the model has. Raises UndefinedError where others were asked for and are not declared."""
-    found, why = runnable(model, chosen)
-    source = click.get_current_context().get_parameter_source("attention")
-    if why and source is click.core.ParameterSource.COMMANDLINE:
-        model.budget(options.step("forward", 1, 1, None), chosen)
-    return found, (f"attention math, its scores counted: {why}",) if why else ()
 
 
 # -- time --------------------------------------------------------------------------------------------------------------

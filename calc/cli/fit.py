@@ -50,13 +50,12 @@ def command(
     component = runs.padded(subject, vocab_multiple)
     if largest == "context" and component.embedding.length is not None:
         raise InputError(f"--largest context: {subject.name} always has {component.embedding.length} positions")
-    kernels, notes = capacity.settled(component, run.kernels)
-    run = replace(run, kernels=kernels, step=runs.settled(component, run.step))
+    run = replace(run, step=runs.settled(component, run.step))
     if question == "machines":
-        answer = fits.machines(subject.name, component, run, partial(capacity.free, room["reserve"]), notes)
+        answer = fits.machines(subject.name, component, run, partial(capacity.free, room["reserve"]))
     else:
         place = capacity.make_room(room)
-        asked = fits.Asked(subject.name, component, place, capacity.devices(place, layout), run, notes)
+        asked = fits.Asked(subject.name, component, place, capacity.devices(place, layout), run)
         answer = fits.QUESTIONS["largest" if largest else question or "fit"](asked, largest)
     options.warn_beyond_table(subject, answer.data["largest"]["value"] if largest == "context" else run.step.s)
     options.emit(form, answer.data, *answer.tables)

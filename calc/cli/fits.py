@@ -23,7 +23,7 @@ class Asked(NamedTuple):
     place: Place
     layout: Layout | None
     run: Any
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     def laid_out(self) -> tuple[Layout, Fit]:
         """The layout and what it holds; without a layout the one that leaves most room."""
@@ -127,7 +127,7 @@ def _smallest(found: Smallest) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def machines(name: str, model: Any, run: Any, free: Callable[[Machine], int], notes: tuple[str, ...]) -> Answer:
+def machines(name: str, model: Any, run: Any, free: Callable[[Machine], int]) -> Answer:
     """Which machines of the list, and how few of each? *free* are the bytes that a device of one may hold."""
     found = catalogue(model, run, free)
     columns = (
@@ -143,10 +143,10 @@ def machines(name: str, model: Any, run: Any, free: Callable[[Machine], int], no
     said = (
         "Of each the fewest devices, in the layout that leaves most room; those of the least memory in all first. Memory is all"
         " that is asked: not whether a machine has the types.",
-        *planned.lines(facts)[1:], *notes, NOT_COUNTED,
+        *planned.lines(facts)[1:], NOT_COUNTED,
     )  # fmt: skip
     del facts["layout"]
-    data = {"model": name, **facts, "notes": list(notes), "machines": [_smallest(one) for one in found]}
+    data = {"model": name, **facts, "machines": [_smallest(one) for one in found]}
     return Answer(data, (Table("machines on which it fits", columns, rows, said),), any(one.found for one in found))
 
 

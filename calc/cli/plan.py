@@ -77,10 +77,9 @@ def command(
     subject = options.subject(model, changes)
     component = runs.padded(subject, vocab_multiple)
     work = _serving(given) if given["mode"] == "serve" else _training(given)
-    kernels, notes = capacity.settled(component, work.run.kernels)
     step = work.last(component) if isinstance(work, works.ServingWork) else runs.settled(component, work.run.step)
-    run: Any = replace(work.run, kernels=kernels, step=step)
-    setup = capacity.setup(place, Layout(), efficiency, fused or bool(notes), Counting(precision=run.precision))
+    run: Any = replace(work.run, step=step)
+    setup = capacity.setup(place, Layout(), efficiency, fused, Counting(precision=run.precision))
     with _progress() as progress:
         if isinstance(work, works.ServingWork):
             reads = works.reads(component)
@@ -89,11 +88,11 @@ def command(
                 _seconds("--within", given["within"]), _seconds("--first", given["first"]), work.batch,
                 given["goal"] or "throughput", wanted,
             )  # fmt: skip
-            answer = plans.served(subject.name, place, service, deploy(service, best, progress), LOSERS, (*notes, *reads))
+            answer = plans.served(subject.name, place, service, deploy(service, best, progress), LOSERS, reads)
         else:
             wanted = wanted._replace(microbatch=work.microbatch, recompute=work.recompute)  # type: ignore[arg-type]
             task = Task(component, setup, place.devices, work.batch, run, place.available, wanted)
-            answer = plans.trained(subject.name, place, task, search(task, best, LOSERS, progress), notes)
+            answer = plans.trained(subject.name, place, task, search(task, best, LOSERS, progress))
     options.warn_beyond_table(subject, int(run.step.s))
     options.emit(form, answer.data, *answer.tables)
     ctx.exit(0 if answer.yes else 1)

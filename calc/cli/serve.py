@@ -45,11 +45,10 @@ def command(
     """
     subject = options.subject(model, changes)
     component = runs.padded(subject, vocab_multiple)
-    kernels, notes = capacity.settled(component, work.run.kernels)
     reads = works.reads(component)
-    run = replace(work.run, kernels=kernels, step=work.last(component))
+    run = replace(work.run, step=work.last(component))
     found = capacity.devices(place, layout)
-    setup = capacity.setup(place, found or layout, efficiency, fused or bool(notes), Counting(precision=run.precision))
+    setup = capacity.setup(place, found or layout, efficiency, fused, Counting(precision=run.precision))
     prompt, context = work.prompt, work.prompt + work.output
     if found is None:
         service = Service(
@@ -61,7 +60,7 @@ def command(
         setup = setup._replace(layout=best[0].layout)
     price_, pue_ = capacity.priced(price, pue)
     answer = panel.serve(component, setup, run, place.available, prompt, work.output, price=price_, overhead=pue_)
-    data, tables = panels.serve(subject.name, place, setup, run, answer, (prompt, work.output), (*notes, *reads))
+    data, tables = panels.serve(subject.name, place, setup, run, answer, (prompt, work.output), reads)
     options.warn_beyond_table(subject, int(run.step.s))
     options.emit(form, data, *tables)
     ctx.exit(0 if answer.fit.fits else 1)

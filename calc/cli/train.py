@@ -53,10 +53,9 @@ def command(
     """
     subject = options.subject(model, changes)
     component = runs.padded(subject, vocab_multiple)
-    kernels, notes = capacity.settled(component, work.run.kernels)
-    run = replace(work.run, kernels=kernels, step=runs.settled(component, work.run.step))
+    run = replace(work.run, step=runs.settled(component, work.run.step))
     found = capacity.devices(place, layout)
-    setup = capacity.setup(place, found or layout, efficiency, fused or bool(notes), Counting(precision=run.precision))
+    setup = capacity.setup(place, found or layout, efficiency, fused, Counting(precision=run.precision))
     if found is None:
         task = Task(component, setup, place.devices or 1, work.batch, run, place.available, _wanted(work))
         best = search(task).best
@@ -70,7 +69,7 @@ def command(
         component, setup, run, place.available, capacity.count("--tokens", tokens), convention=convention, price=price_,
         overhead=pue_,
     )  # fmt: skip
-    data, tables = panels.train(subject.name, place, setup, run, answer, notes)
+    data, tables = panels.train(subject.name, place, setup, run, answer)
     options.warn_beyond_table(subject, int(run.step.s))
     options.emit(form, data, *tables)
     ctx.exit(0 if answer.fit.fits else 1)

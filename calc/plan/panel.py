@@ -7,12 +7,12 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ..budget import Budget
-from ..errors import InputError, UndefinedError
+from ..errors import InputError
 from ..memory.held import Serving, Training
 from ..model import Model
 from ..parallel.collectives import Phase
 from ..parallel.layout import Layout
-from ..tensor import Kernels, Step
+from ..tensor import Step
 from ..timing.chinchilla import Compute, Optimum, compute, optimal, twenty
 from ..timing.request import Request
 from ..timing.roofline import Setup
@@ -22,15 +22,6 @@ from ..timing.training import StepTime, training_step
 from .absorb import absorbed
 from .deploy import held_serving
 from .fit import Fit, fit, largest
-
-
-def runnable(model: Model, kernels: Kernels) -> tuple[Kernels, str]:
-    """The kernels where the model has them, else those with attention written out, and why it is."""
-    try:
-        model.budget(Step.forward(1, 1), kernels)
-    except UndefinedError as error:
-        return replace(kernels, attention="math"), str(error)
-    return kernels, ""
 
 
 class Trained(NamedTuple):
