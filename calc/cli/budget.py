@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -11,18 +11,6 @@ from ..errors import InputError
 from ..parallel.layout import Layout
 from ..tensor import Kernels
 from . import answers, options, runs
-
-
-class Memory(NamedTuple):
-    """What a device's memory depends on besides the step and the layout."""
-
-    kernels: Kernels
-    recompute: Any
-    dtype: str
-    kv_dtype: str
-    policy: Any
-    optimizer: str | None
-    quant: str | None
 
 
 @click.command("budget")
@@ -69,7 +57,7 @@ def command(
         from .verdict import verdict
 
         check_sizes("--count", count=count)
-        how = Memory(kernels, recompute, dtype, kv_dtype or dtype, policy, optimizer, quant)
+        how = runs.Memory(kernels, recompute, dtype, kv_dtype or dtype, policy, optimizer, quant)
         said, table = verdict(subject, step, how, None if whole else layout, gpu, count)
         found, tables = found | said, [*tables, table]
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from ..dims import check_sizes
 from ..errors import InputError
 from ..parallel.layout import Layout
-from ..tensor import Step
+from ..tensor import Kernels, Step
 from . import options
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -101,6 +101,18 @@ def padded(subject: options.Subject, multiple: int | None) -> Any:
     from ..parallel.stages import padded as pad
 
     return pad(subject.component, multiple)
+
+
+class Memory(NamedTuple):
+    """What a device's memory depends on besides the step and the layout."""
+
+    kernels: Kernels
+    recompute: Any
+    dtype: str
+    kv_dtype: str
+    policy: Any
+    optimizer: str | None
+    quant: str | None
 
 
 def settled(model: Any, step: Step) -> Step:

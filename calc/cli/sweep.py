@@ -56,7 +56,7 @@ counted = runs.gathered(
               help=f"params unless given; as for blockcalc formula, or of a plan: {', '.join(PLANS)}.")
 @click.option("--tie", "ties", multiple=True, metavar="LETTER=SIZE", help="A letter in terms of others: f=4d, h=d/n.")
 @click.option("--where", multiple=True, metavar="CONDITION",
-              help="Keep rows that satisfy it: 'kv <= 16GiB', 'b*s <= 8e6'. Of letters, --quantity's names, gpu_memory, devices.")
+              help="Keep rows that satisfy it: 'kv <= 16GiB', 'b*s <= 8e6', in letters, quantities, gpu_memory and devices.")
 @click.option("--valid", is_flag=True, help="Leave refused rows out, which are otherwise there with the reason.")
 @counted
 @click.option("-o", "--output", "path", type=click.Path(path_type=Path), metavar="FILE",

@@ -15,11 +15,10 @@ from ..tables.table import Table
 from ..tensor import Step
 from ..timing.machine import machine
 from . import fits, options, planned, runs
-from .budget import Memory
 
 
 def verdict(
-    subject: options.Subject, step: Step, how: Memory, layout: Layout | None, gpu: str | None, count: int | None
+    subject: options.Subject, step: Step, how: runs.Memory, layout: Layout | None, gpu: str | None, count: int | None
 ) -> tuple[dict[str, Any], Table]:
     """A training step with its optimizer, or weights, cache and a pass; without a layout in the one that leaves most room."""
     if subject.width is not None:
@@ -38,7 +37,7 @@ def verdict(
     return _said(layout, run, found, gpu)
 
 
-def _run(step: Step, how: Memory) -> Training | Serving:
+def _run(step: Step, how: runs.Memory) -> Training | Serving:
     if step.training:
         if how.quant is not None:
             raise InputError(f"--quant {how.quant}: weights in it do not train; --dtype is the type of all")

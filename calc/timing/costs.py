@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ..budget import Budget, Widths, storage
-from ..dims import Dim
+from ..dims import Dim, larger, smaller
 from ..parallel.collectives import Phase
 from ..parallel.layout import Layout
 from ..storage.precision import Precision
@@ -57,14 +57,14 @@ def costs(budget: Budget, counting: Counting, layout: Layout) -> Iterator[Cost]:
         pairs = line.pairs if budget.kernels.attention == "math" else line.visible
         times = 2 * line.copies * pairs
         dtype, forward = counting.dtype(moves.first(line)), moves.forward(line)
-        phases: list[tuple[Phase, Dim, Dim]] = [("forward", line.forward, forward)]
+        phases: list[tuple[Phase, Dim, Dim, Dim]] = [("forward", line.forward, forward, 1)]
         if line.recomputed:
-            phases.append(("recompute", line.forward, forward))
+            phases.append(("recompute", line.forward, forward, 1))
         if budget.step.training:
-            phases.append(("backward", line.dinput + line.dweight, moves.backward(line)))
-        for phase, work, moved in phases:
+            phases.append(("backward", line.dinput + line.dweight, moves.backward(line), _backward(line).any))
+        for phase, work, moved, runs in phases:
             if work or moved:
-                yield Cost(line.path, phase, dtype, times * work, moved, line.copies)
+                yield Cost(line.path, phase, dtype, times * work, moved, line.copies * runs)
 
 
 def compulsory(budget: Budget, counting: Counting, layout: Layout) -> Dim:
@@ -77,6 +77,28 @@ def compulsory(budget: Budget, counting: Counting, layout: Layout) -> Dim:
         written = sum(moves.gradients(line) for line in budget.lines)
         return 2 * read + written + 2 * (kept.bytes - kept.buffers)
     return read + (sum(budget.cache(moves.widths).values()) if budget.step.cache else 0)
+
+
+class _Backward(NamedTuple):
+    """Whether the gradients of a line's inputs, and those of its weights, are multiplied out: 1 or 0."""
+
+    inputs: Dim
+    weights: Dim
+
+    @property
+    def any(self) -> Dim:
+        """Either."""
+        return larger(self.inputs, self.weights)
+
+
+def _backward(line: Line) -> _Backward:
+    """What is always run of lines without multiply-adds counts as a gradient of inputs."""
+    return _Backward(_some(line.dinput), _some(line.dweight)) if line.forward else _Backward(1, 0)
+
+
+def _some(work: Dim) -> Dim:
+    """1 where there is work, else 0."""
+    return int(work != 0) if type(work) is int or work.is_positive else smaller(1, work)
 
 
 _ALWAYS = ("lookup", "cache", "loss")
@@ -107,13 +129,13 @@ class _Moves:
     def backward(self, line: Line) -> Dim:
         """What was saved, the gradients of what was written and of what was read, and those of the weights, which are added
         to."""
-        products = (line.dinput != 0) + (line.dweight != 0) if line.forward else 1
-        if self._stays(line) or line.kind == "cache" or not products:
+        if self._stays(line) or line.kind == "cache":
             return 0
-        moved = self._bytes(line, line.saved) + products * self._bytes(line, line.written) + 2 * self.gradients(line)
-        if line.dinput or not line.forward:
-            moved += self._bytes(line, (x for x in line.read if x.grad and x.role not in ("index", "mask")))
-        return moved + (self.weights(line) if line.dinput else 0)
+        made = _backward(line)
+        moved = self._bytes(line, line.saved) + 2 * self.gradients(line)
+        inputs = self._bytes(line, (x for x in line.read if x.grad and x.role not in ("index", "mask")))
+        moved = made.any * moved + (made.inputs + made.weights) * self._bytes(line, line.written)
+        return moved + made.inputs * (inputs + (self.weights(line) if line.dinput else 0))
 
     def weights(self, line: Line) -> Dim:
         """Those that the line reads; of a table the rows."""
