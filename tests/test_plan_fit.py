@@ -8,7 +8,7 @@ from blockcalc import load
 from blockcalc.errors import InputError
 from blockcalc.memory.held import Held, Serving, Training
 from blockcalc.parallel.layout import Layout
-from blockcalc.plan.absorb import absorbed
+from blockcalc.plan.engines import absorbed
 from blockcalc.plan.fit import Fit, boundary, fit, held, largest, nbytes, quantised, resized, unit
 from blockcalc.plan.layouts import shares
 from blockcalc.plan.smallest import Devices, catalogue

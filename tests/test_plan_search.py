@@ -10,7 +10,7 @@ from blockcalc import load
 from blockcalc.errors import BlockcalcError, InputError
 from blockcalc.memory.held import Serving, Training
 from blockcalc.parallel.layout import Layout
-from blockcalc.plan.absorb import absorbed
+from blockcalc.plan.engines import absorbed
 from blockcalc.plan.deploy import Service, deploy, held_serving
 from blockcalc.plan.fit import fit
 from blockcalc.plan.known import Known

@@ -16,7 +16,7 @@ from blockcalc.convention import flops
 from blockcalc.errors import BlockcalcError
 from blockcalc.memory.held import Serving, Training, heaviest, serving, training
 from blockcalc.parallel.layout import Layout
-from blockcalc.plan.absorb import absorbed
+from blockcalc.plan.engines import absorbed
 from blockcalc.storage.optimizers import OPTIMIZERS
 from blockcalc.storage.precision import Precision, named
 from blockcalc.sweep.evaluate import rows

@@ -30,7 +30,7 @@ def command(
     from ..plan.traffic import traffic
 
     subject = options.subject(model, changes)
-    component = runs.padded(subject, vocab_multiple)
+    component = runs.as_run(subject, vocab_multiple)
     run = replace(run, step=runs.settled(component, run.step))
     found = traffic(component, layout, run)
     data, tables = planned.comm(subject.name, layout, run, found)

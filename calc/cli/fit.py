@@ -47,7 +47,7 @@ def command(
         raise InputError(f"--largest {largest}, --{question}: one question at a time")
     _check_answered(question)
     subject = options.subject(model, changes)
-    component = runs.padded(subject, vocab_multiple)
+    component = runs.as_run(subject, vocab_multiple)
     if largest == "context" and component.embedding.length is not None:
         raise InputError(f"--largest context: {subject.name} always has {component.embedding.length} positions")
     run = replace(run, step=runs.settled(component, run.step))

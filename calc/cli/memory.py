@@ -29,7 +29,7 @@ def command(
     blockcalc memory llama-3.1-8b --train --lora 16:q,v --quant nf4 --json
     """
     subject = options.subject(model, changes)
-    component = runs.padded(subject, vocab_multiple)
+    component = runs.as_run(subject, vocab_multiple)
     run = replace(run, step=runs.settled(component, run.step))
     held = planned.held(component, layout, run)
     found, tables = planned.memory(subject.name, layout, run, held)

@@ -16,7 +16,7 @@ from .capacity import Place, assumed
 
 
 def about(
-    name: str, place: Place, setup: Setup, run: Any, notes: tuple[str, ...] = ()
+    name: str, place: Place, setup: Setup, run: Any, notes: tuple[str, ...]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What an answer assumes, as an object and as lines."""
     facts, rates = planned.about(setup.layout, run), setup.attained
@@ -45,9 +45,11 @@ def _shares(waits: dict[str, float], title: str, notes: tuple[str, ...] = ()) ->
     return Table(title, (Column("what"), Column("seconds", "ratio"), Column("share", "share")), rows, notes)
 
 
-def train(name: str, place: Place, setup: Setup, run: Any, found: Trained) -> tuple[dict[str, Any], tuple[Table, ...]]:
+def train(
+    name: str, place: Place, setup: Setup, run: Any, found: Trained, notes: tuple[str, ...]
+) -> tuple[dict[str, Any], tuple[Table, ...]]:
     """A training run."""
-    facts, lines = about(name, place, setup, run)
+    facts, lines = about(name, place, setup, run, notes)
     step, use, named = found.step, found.use, CONVENTIONS[found.use.convention]
     waits = {str(key): run.microbatches * seconds for key, seconds in step.microbatch.waits().items()}
     times = phases(step, run.microbatches)

@@ -75,14 +75,14 @@ def command(
     if place.devices is None:
         raise InputError("--count: how many devices are there?")
     subject = options.subject(model, changes)
-    component = runs.padded(subject, vocab_multiple)
+    component = runs.as_run(subject, vocab_multiple)
     work = _serving(given) if given["mode"] == "serve" else _training(given)
     step = work.last(component) if isinstance(work, works.ServingWork) else runs.settled(component, work.run.step)
     run: Any = replace(work.run, step=step)
     setup = capacity.setup(place, Layout(), efficiency, fused, Counting(precision=run.precision))
     with _progress() as progress:
         if isinstance(work, works.ServingWork):
-            reads = works.reads(component)
+            reads = works.reads(subject.component)
             service = Service(
                 component, setup, place.devices, work.prompt, work.prompt + work.output, run, place.available,
                 _seconds("--within", given["within"]), _seconds("--first", given["first"]), work.batch,
@@ -92,7 +92,7 @@ def command(
         else:
             wanted = wanted._replace(microbatch=work.microbatch, recompute=work.recompute)  # type: ignore[arg-type]
             task = Task(component, setup, place.devices, work.batch, run, place.available, wanted)
-            answer = plans.trained(subject.name, place, task, search(task, best, LOSERS, progress))
+            answer = plans.trained(subject.name, place, task, search(task, best, LOSERS, progress), works.routes(subject.component))
     options.warn_beyond_table(subject, int(run.step.s))
     options.emit(form, answer.data, *answer.tables)
     ctx.exit(0 if answer.yes else 1)

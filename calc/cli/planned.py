@@ -14,7 +14,7 @@ from ..memory import held as plans
 from ..memory.held import Held, Serving, Training
 from ..parallel.collectives import Collective
 from ..parallel.layout import Layout
-from ..plan.absorb import absorbed
+from ..plan.engines import absorbed
 from ..plan.traffic import widths_of
 from ..storage.optimizers import OPTIMIZERS, Optimizer
 from ..storage.precision import Precision, named
@@ -38,21 +38,23 @@ def make_run(given: runs.Given) -> Training | Serving:
     if given["quant"] is not None and given["lora"] is None:
         raise InputError(f"--quant {given['quant']}: weights in it do not train; give --lora R:NAMES, or --dtype for all")
     return Training(
-        step=options.step("train", given["batch"], given["seq"], None), microbatches=given["microbatches"] or 1,
+        step=options.step("train", given["batch"], given["seq"], None, given["encoder_seq"]), microbatches=given["microbatches"] or 1,
         kernels=kernels, recompute=given["recompute"], optimizer=optimizer(given["optimizer"] or "adamw-mixed"),
         precision=precision, adapters=options.adapters(given["lora"]),
     )  # fmt: skip
 
 
 def _served(given: runs.Given) -> Step:
-    """One token of each sequence is a decode step; more are run behind what the cache holds, beside a whole encoder."""
+    """One token of each sequence is a decode step; more are run behind what the cache holds, beside a whole encoder, for
+    logits of the last."""
     if given["context"] is not None and runs.said("seq"):
         raise InputError(f"--seq {given['seq']}: beside --context {given['context']} tokens run at once are --prefill")
     context, new = given["seq"] if given["context"] is None else given["context"], given["prefill"]
     check_sizes("the service", context=context, prefill=new)
+    source = context if given["encoder_seq"] is None else given["encoder_seq"]
     if new == 1:
-        return options.step("decode", given["batch"], context, context)
-    return options.step("prefill", given["batch"], context if new is None else new, context, context)
+        return options.step("decode", given["batch"], context, context, source)
+    return options.step("prefill", given["batch"], context if new is None else new, context, source, "last")
 
 
 def optimizer(name: str) -> Optimizer:
@@ -68,6 +70,7 @@ OPTIONS: tuple[Any, ...] = (
     options.batch,
     options.seq,
     click.option("--context", type=int, default=None, metavar="S", help="Tokens in a sequence's cache, in serving."),
+    options.encoder_seq,
     click.option("--prefill", type=int, default=None, metavar="T",
                  help="Tokens run at once, in serving; the context unless given."),
     click.option("--microbatches", type=int, default=None, metavar="M",

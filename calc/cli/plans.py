@@ -41,10 +41,10 @@ def _timed(one: Timed) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def trained(name: str, place: Place, task: Task, found: Found) -> fits.Answer:
+def trained(name: str, place: Place, task: Task, found: Found, notes: tuple[str, ...]) -> fits.Answer:
     """The layouts of a training step."""
     first = found.best[0] if found.best else None
-    facts, lines = panels.about(name, place, task.setup, first.run if first else task.run)
+    facts, lines = panels.about(name, place, task.setup, first.run if first else task.run, notes)
     losers = [
         (one, slower(found.best[0].step, one.step, found.best[0].run.microbatches, one.run.microbatches))
         for one in found.best[1:]

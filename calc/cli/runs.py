@@ -91,16 +91,20 @@ vocab_multiple = click.option(
 )
 
 
-def padded(subject: options.Subject, multiple: int | None) -> Any:
-    """The subject's model, its vocabulary padded. Raises InputError for a block."""
+def as_run(subject: options.Subject, multiple: int | None = None) -> Any:
+    """The subject's model as engines run it, its vocabulary padded. Raises InputError for a block, and for the length of an
+    encoder that is not there."""
     if subject.width is not None:
         raise InputError(f"{subject.name} is a block; a plan is of a whole model")
-    if multiple is None:
-        return subject.component
-    check_sizes("--vocab-multiple", multiple=multiple)
-    from ..parallel.stages import padded as pad
+    from ..parallel.stages import padded
+    from ..plan.engines import routed
 
-    return pad(subject.component, multiple)
+    options.check_encoder_seq(subject, click.get_current_context().params.get("encoder_seq"))
+    model = routed(subject.component)
+    if multiple is None:
+        return model
+    check_sizes("--vocab-multiple", multiple=multiple)
+    return padded(model, multiple)
 
 
 class Memory(NamedTuple):

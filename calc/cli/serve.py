@@ -44,8 +44,8 @@ def command(
     blockcalc serve deepseek-v3 --gpu h200-sxm --count 8 --batch 16 --quant fp8-block --json
     """
     subject = options.subject(model, changes)
-    component = runs.padded(subject, vocab_multiple)
-    reads = works.reads(component)
+    component = runs.as_run(subject, vocab_multiple)
+    reads = works.reads(subject.component)
     run = replace(work.run, step=work.last(component))
     found = capacity.devices(place, layout)
     setup = capacity.setup(place, found or layout, efficiency, fused, Counting(precision=run.precision))

@@ -52,7 +52,7 @@ def command(
     blockcalc train gpt3-175b --gpu a100-sxm-80 --tp 8 --pp 8 --dp 16 --tokens 300B --batch 1536 --vocab-multiple 1024 --json
     """
     subject = options.subject(model, changes)
-    component = runs.padded(subject, vocab_multiple)
+    component = runs.as_run(subject, vocab_multiple)
     run = replace(work.run, step=runs.settled(component, work.run.step))
     found = capacity.devices(place, layout)
     setup = capacity.setup(place, found or layout, efficiency, fused, Counting(precision=run.precision))
@@ -69,7 +69,7 @@ def command(
         component, setup, run, place.available, capacity.count("--tokens", tokens), convention=convention, price=price_,
         overhead=pue_,
     )  # fmt: skip
-    data, tables = panels.train(subject.name, place, setup, run, answer)
+    data, tables = panels.train(subject.name, place, setup, run, answer, works.routes(subject.component))
     options.warn_beyond_table(subject, int(run.step.s))
     options.emit(form, data, *tables)
     ctx.exit(0 if answer.fit.fits else 1)

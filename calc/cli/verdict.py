@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..memory.held import Serving, Training, heaviest
+from ..model import Model
 from ..parallel.layout import Layout
 from ..plan.fit import Fit
 from ..plan.smallest import Devices
@@ -21,19 +22,18 @@ def verdict(
     subject: options.Subject, step: Step, how: runs.Memory, layout: Layout | None, gpu: str | None, count: int | None
 ) -> tuple[dict[str, Any], Table]:
     """A training step with its optimizer, or weights, cache and a pass; without a layout in the one that leaves most room."""
-    if subject.width is not None:
-        raise InputError(f"{subject.name} is a block; memory is that of a whole model")
-    run = _run(runs.settled(subject.component, step), how)
+    model = runs.as_run(subject)
+    run = _run(runs.settled(model, step), how)
     if layout is None:
         assert gpu is not None
-        return _roomiest(subject, run, gpu, count or 1)
+        return _roomiest(subject.name, model, run, gpu, count or 1)
     if gpu is None:
-        data, (table, *_) = planned.memory(subject.name, layout, run, planned.held(subject.component, layout, run))
+        data, (table, *_) = planned.memory(subject.name, layout, run, planned.held(model, layout, run))
         return {"memory": {**data["memory"], "layout": runs.describe(layout)}}, table
     if count not in (None, layout.devices):
         raise InputError(f"--count {count}: the layout has {layout.devices} devices")
     device = machine(gpu)
-    found = Fit(heaviest(planned.held(subject.component, layout, run)), device.memory_bytes)
+    found = Fit(heaviest(planned.held(model, layout, run)), device.memory_bytes)
     return _said(layout, run, found, gpu)
 
 
@@ -51,11 +51,11 @@ def _run(step: Step, how: runs.Memory) -> Training | Serving:
     return Serving(step=served, kernels=how.kernels, precision=precision, policy=how.policy)
 
 
-def _roomiest(subject: options.Subject, run: Training | Serving, gpu: str, count: int) -> tuple[dict[str, Any], Table]:
-    device, devices = machine(gpu), Devices(subject.component, run)
+def _roomiest(name: str, model: Model, run: Training | Serving, gpu: str, count: int) -> tuple[dict[str, Any], Table]:
+    device, devices = machine(gpu), Devices(model, run)
     found = devices.roomiest(count, device.domain, device.memory_bytes)
     if found is None:
-        raise InputError(f"--count {count}: no layout of so many devices divides {subject.name}: {devices.refused}")
+        raise InputError(f"--count {count}: no layout of so many devices divides {name}: {devices.refused}")
     return _said(found.layout, run, found.fit, gpu)
 
 

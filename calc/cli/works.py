@@ -12,7 +12,7 @@ from ..dims import check_sizes
 from ..errors import InputError
 from ..memory.held import Serving, Training
 from ..model import Model
-from ..plan.absorb import absorbed
+from ..plan.engines import absorbed, routed
 from ..storage.optimizers import OPTIMIZERS
 from ..storage.precision import Precision, named
 from ..tensor import Step
@@ -72,10 +72,18 @@ ABSORBED = "Latent attention reads prompts with keys and values expanded, and de
 APART = "The encoder reads the prompt; the decoder begins with one token, and holds the answer."
 
 
+ROUTED = "Tokens are sent to their own experts alone, as engines do; transformers runs all experts on every token."
+
+
 def reads(model: Model) -> tuple[str, ...]:
-    """How the model reads a prompt, where it is not as others do."""
+    """How a service runs the model, where it is not as others."""
     alone = (ABSORBED, absorbed(model) is not model), (APART, Request.to(model, 1).apart)
-    return tuple(note for note, said in alone if said)
+    return *(note for note, said in alone if said), *routes(model)
+
+
+def routes(model: Model) -> tuple[str, ...]:
+    """How its experts are run, where that is not as they are written."""
+    return (ROUTED,) if routed(model) is not model else ()
 
 
 def at_step(work: TrainingWork, microbatches: int) -> Training:

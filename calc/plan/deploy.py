@@ -20,7 +20,7 @@ from ..tensor import Step
 from ..timing.request import Request
 from ..timing.roofline import Setup
 from ..timing.serving import Tokens, first_token, served
-from .absorb import absorbed
+from .engines import absorbed
 from .fit import Fit, held
 from .layouts import Wanted, shares, splits
 from .search import NOTHING, Progress

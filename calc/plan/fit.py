@@ -21,7 +21,7 @@ from ..parallel.layout import Layout
 from ..storage.formats import Format
 from ..storage.precision import FORMATS, Precision, named
 from ..tensor import Step
-from .absorb import absorbed
+from .engines import absorbed
 
 Run: TypeAlias = Training | Serving
 Size: TypeAlias = Literal["batch", "context", "concurrency", "microbatch"]

@@ -19,8 +19,8 @@ from ..timing.roofline import Setup
 from ..timing.run import Run, Utilization, run, utilization
 from ..timing.serving import Tokens, first_token, served
 from ..timing.training import StepTime, training_step
-from .absorb import absorbed
 from .deploy import held_serving
+from .engines import absorbed
 from .fit import Fit, fit, largest
 
 

@@ -17,7 +17,7 @@ from ..storage.precision import weight_bytes
 from ..tables import machines
 from ..tensor import Step
 from ..timing.machine import Machine, machine
-from .absorb import absorbed
+from .engines import absorbed
 from .fit import Fit, Run, fit
 from .layouts import Split, Wanted, shares, splits
 from .room import SAFE, Room

@@ -17,7 +17,7 @@ from ..errors import InputError, UndefinedError
 from ..memory.held import Held, Serving, Training, serving, training
 from ..model import Model
 from ..parallel.layout import Layout
-from ..plan.absorb import absorbed
+from ..plan.engines import absorbed
 from ..plan.panel import dtype, plan_budget
 from ..recorder import Recompute
 from ..storage.optimizers import OPTIMIZERS
@@ -90,8 +90,8 @@ class Place(NamedTuple):
 
     @property
     def prefill(self) -> Step:
-        """All s tokens at once."""
-        return Step.prefill(self.b, self.s, self.s, self.source)
+        """All s tokens at once, for logits of the last."""
+        return replace(Step.prefill(self.b, self.s, self.s, self.source), head="last")
 
     @property
     def decode(self) -> Step:

@@ -17,6 +17,7 @@ from ..inverse.sides import DEFAULTS, B, S, Subject, T, is_free, subject
 from ..model import Model
 from ..parallel.layout import Layout
 from ..parallel.stages import stages
+from ..plan.engines import routed
 from ..readers import load
 from ..symbolic import symbolize
 from ..tensor import Kernels
@@ -92,7 +93,7 @@ class Variants:
         run = Run(**{name: chosen[name] for name in Run._fields if name in chosen})
         b, t, s = (letter if str(letter) in given else DEFAULTS[letter] for letter in (B, T, S))
         place = Place(
-            self._model(model, changes, layers, given), layout, machine, run, b, t, s, ENCODER if self.encoder else None
+            routed(self._model(model, changes, layers, given)), layout, machine, run, b, t, s, ENCODER if self.encoder else None
         )
         made = forms(place, self.plans)
         sizes = {**self.own_sizes(model, changes), **dict(layers)} | ({"gpu_memory": machine.memory_bytes} if machine else {})
