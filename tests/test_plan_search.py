@@ -10,8 +10,8 @@ from blockcalc import load
 from blockcalc.errors import BlockcalcError, InputError
 from blockcalc.memory.held import Serving, Training
 from blockcalc.parallel.layout import Layout
-from blockcalc.plan.engines import absorbed
 from blockcalc.plan.deploy import Service, deploy, held_serving
+from blockcalc.plan.engines import absorbed
 from blockcalc.plan.fit import fit
 from blockcalc.plan.known import Known
 from blockcalc.plan.layouts import Split, Wanted, divisors, experts, least_data, shares

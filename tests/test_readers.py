@@ -13,6 +13,7 @@ import pytest
 from drawn_configs import CONFIG_MAPPING
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from test_transformers import NO_DEFAULT
 
 from blockcalc.budget import widths
 from blockcalc.errors import InputError
@@ -242,12 +243,61 @@ WRONG: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ("smollm3", {"layer_types": ["sliding_attention"] * 36}, ("sliding_window: found nothing", "layer_types")),
     ("smollm3", {"no_rope_layers": [1, 0]}, ("no_rope_layers: found a list", "36 entries")),
     ("cohere2", {"rotary_pct": 0.5}, ("rotary_pct: found 0.5", "whole heads")),
+    ("lfm2", {"block_ffn_dim_multiplier": 1e30}, ("block_ffn_dim_multiplier: found 1e+30",)),
+    ("granitemoehybrid", {"position_embedding_type": True}, ("position_embedding_type: found true",)),
+    ("ernie4_5_moe", {"moe_layer_end_index": -2}, ("moe_layer_end_index: found -2", "from -1")),
+    ("llama4_text", {"num_experts_per_tok": 0}, ("num_experts_per_tok: found 0",)),
+    ("gemma4_text", {"per_layer_config": 0}, ("per_layer_config: found 0",)),
+    ("hunyuan_v1_moe", {"head_dim": 128, "norm_topk_prob": False}, ("norm_topk_prob: found false",)),
+    ("glm4_moe_lite", {"partial_rotary_factor": 0.5}, ("partial_rotary_factor: found 0.5",)),
+    ("mamba", {"d_model": 1024}, ("d_model: found 1024", "768")),
+    ("mamba", {"n_layer": 24}, ("n_layer: found 24", "32")),
 ]
 
 
 @pytest.mark.parametrize(("kind", "fields", "words"), WRONG)
 def test_fields_that_contradict_are_refused(kind: str, fields: dict[str, Any], words: tuple[str, ...]) -> None:
     refusal({"model_type": kind, **fields}, "config: ", *words)
+
+
+IDLE: list[tuple[str, dict[str, Any]]] = [
+    ("llama4_text", {"no_rope_layers": []}),
+    ("smollm3", {"max_window_layers": 28, "use_sliding_window": False}),
+    ("mamba", {"d_model": 768, "d_inner": 1536, "n_layer": 32, "ssm_cfg": {}}),
+    ("glm4_moe_lite", {"partial_rotary_factor": 1.0, "num_nextn_predict_layers": 1, "first_k_dense_replace": 1}),
+    ("minimax_m2", {"shared_intermediate_size": 0, "num_mtp_modules": 3, "scoring_func": "sigmoid"}),
+    ("exaone_moe", {"num_nextn_predict_layers": 1}),
+    ("cohere2", {"_sliding_window_pattern": 4, "layer_switch": 4, "use_parallel_block": True}),
+    ("pegasus", {"normalize_before": True, "add_final_layer_norm": True, "num_hidden_layers": 12}),
+]
+"""Fields of published files that say nothing, or again what others say."""
+
+
+@pytest.mark.parametrize(("kind", "fields"), IDLE)
+def test_what_a_published_file_says_again_changes_nothing(kind: str, fields: dict[str, Any]) -> None:
+    assert load({"model_type": kind, **fields}) == load({"model_type": kind})
+
+
+ANYWHERE: dict[str, Any] = {
+    "_name_or_path": "x", "attention_dropout": 0.0, "auto_map": {"AutoConfig": "a.B"}, "bos_token_id": 1,
+    "cache_implementation": "hybrid", "dtype": "bfloat16", "eos_token_id": [1, 2], "finetuning_task": None,
+    "gradient_checkpointing": False, "id2label": {"0": "A", "1": "B"}, "initializer_range": 0.02, "output_router_logits": False,
+    "pretraining_tp": 1, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}, "rms_norm_eps": 1e-6,
+    "rope_scaling": {"type": "linear", "factor": 2.0}, "rope_theta": 1e6, "task_specific_params": {"x": {"y": 1}},
+    "torch_dtype": "bfloat16", "transformers_version": "4.51.0", "use_cache": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_fields_that_change_no_count_are_read_over(kind: str) -> None:
+    config = {**class_default(kind), **NO_DEFAULT.get(kind, {}), "id2label": ANYWHERE["id2label"]}
+    assert load({**config, **ANYWHERE}) == load(config)
+
+
+def test_of_a_model_of_several_parts_the_readable_one_is_named() -> None:
+    parts = {"text_config": {"model_type": "llama4_text"}, "vision_config": {}}
+    refusal({"model_type": "llama4", **parts}, 'model_type: found "llama4"', "its text_config, a llama4_text")
+    refusal({"model_type": "llama4", "text_config": {"model_type": "x"}}, 'model_type: found "llama4", expected one of')
 
 
 @pytest.mark.parametrize("field", sorted(FOREIGN))

@@ -61,7 +61,8 @@ def truth(line, quantity):
         )  # fmt: skip
         return heaviest(training(model, layout, run)).bytes
     if what == "memory":
-        model, step = (model, Step.prefill(b, s)) if kind == "prefill" else (absorbed(model), Step.decode(b, s))
+        prefill = replace(Step.prefill(b, s), head="last")
+        model, step = (model, prefill) if kind == "prefill" else (absorbed(model), Step.decode(b, s))
         return heaviest(serving(model, layout, Serving(step=model.fit(step), kernels=kernels, precision=precision))).bytes
     device = machine(line["gpu"])
     setup = Setup(device, layout, Counting(precision=precision), Efficiency.of(device, MEASURED))

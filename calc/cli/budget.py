@@ -28,9 +28,12 @@ from . import answers, options, runs
 @options.policy
 @options.recompute
 @runs.layout
-@click.option("--optimizer", default=None, metavar="NAME", help="Of a training step's memory: adamw-mixed unless given.")
-@click.option("--quant", default=None, metavar="FORMAT", help="Format of the weights in memory, where no step trains them.")
-@click.option("--gpu", default=None, metavar="NAME", help="A machine: fill in memory, and the verdict whether it fits.")
+@click.option("--optimizer", default=None, metavar="NAME", shell_complete=options.complete_optimizer,
+              help="Of a training step's memory: adamw-mixed unless given.")
+@click.option("--quant", default=None, metavar="FORMAT", shell_complete=options.complete_format,
+              help="Format of the weights in memory, where no step trains them.")
+@click.option("--gpu", default=None, metavar="NAME", shell_complete=options.complete_machine,
+              help="A machine: fill in memory, and the verdict whether it fits.")
 @click.option("--count", type=int, default=None, metavar="N", help="Devices of it; those of the layout, or 1, unless given.")
 @options.output
 def command(

@@ -18,7 +18,7 @@ from ..timing.costs import Counting
 from ..timing.efficiency import MEASURED, PROFILES, PUBLISHED, Efficiency
 from ..timing.machine import Machine, Peaks, machine
 from ..timing.roofline import Setup
-from . import runs
+from . import options, runs
 
 NONE_FITS = "no layout of {} devices fits: ask 'blockcalc fit --devices', or give a layout to see what is missing"
 FACTORS = ("compute", "memory", "link", "launch", "latency")
@@ -79,8 +79,8 @@ def make_room(given: runs.Given) -> Place:
         return make_place(given)
     check_sizes("--count", count=given["count"])
     size = nbytes("--memory", given["memory"])
-    if size < 1:
-        raise InputError(f"--memory {given['memory']}: a device has some, such as 24GiB")
+    if size < 2**20:
+        raise InputError(f"--memory {given['memory']}: a device has more than {size} bytes; give a unit, as in 24GiB")
     any_rate = {"bandwidth": 1, "link": 1, "network": 1}  # no time is told
     device = Machine(name=given["memory"], peaks=Peaks(bf16=1), memory_bytes=size, domain=8, node=8, **any_rate)
     return checked(Place(device, given["count"], given["reserve"]))
@@ -92,12 +92,14 @@ _RESERVE = click.option(
 )
 place = runs.gathered(
     "place", make_place,
-    click.option("--gpu", required=True, metavar="NAME", help="A machine (blockcalc machines), or a TOML file of your own."),
+    click.option("--gpu", required=True, metavar="NAME", shell_complete=options.complete_machine,
+                 help="A machine (blockcalc machines), or a TOML file of your own."),
     _COUNT, _RESERVE,
 )  # fmt: skip
 room = runs.gathered(
     "room", dict,
-    click.option("--gpu", default=None, metavar="NAME", help="A machine (blockcalc machines), or a TOML file of your own."),
+    click.option("--gpu", default=None, metavar="NAME", shell_complete=options.complete_machine,
+                 help="A machine (blockcalc machines), or a TOML file of your own."),
     click.option("--memory", default=None, metavar="SIZE", help="A device's memory, in place of a machine: 24GiB."),
     _COUNT, _RESERVE,
 )  # fmt: skip

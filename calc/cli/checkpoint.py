@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command("checkpoint")
 @click.argument("path")
-@click.argument("model", required=False, shell_complete=options._names)
+@click.argument("model", required=False, shell_complete=options.complete_model)
 @click.option("--set", "changes", multiple=True, metavar="FIELD=VALUE", help="Override a field of the model's config.")
 @options.output
 def command(path: str, model: str | None, changes: tuple[str, ...], form: str | None) -> None:

@@ -23,7 +23,7 @@ def _metrics(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 
 
 @click.command("compare")
-@click.argument("models", nargs=-1, required=True, shell_complete=options._names)
+@click.argument("models", nargs=-1, required=True, shell_complete=options.complete_model)
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", shell_complete=_metrics,
               help="What is compared; repeatable: params, active, flops, macs, kv, kv_per_token, activations …")  # fmt: skip
 @click.option("--relative", is_flag=True, help="Beside each number, how many times the first one's it is.")

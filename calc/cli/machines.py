@@ -9,14 +9,8 @@ import click
 from . import options
 
 
-def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from ..tables import machines
-
-    return [name for name in machines()["machines"] if name.startswith(incomplete)]
-
-
 @click.command("machines")
-@click.argument("name", required=False, shell_complete=_names)
+@click.argument("name", required=False, shell_complete=options.complete_machine)
 @options.output
 def command(name: str | None, form: str | None) -> None:
     """List accelerators: dense peak rates, memory, bandwidth, links. With the NAME of one, or the path of your own TOML file,

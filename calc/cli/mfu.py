@@ -17,7 +17,8 @@ from . import answers, capacity, options, runs
 
 @click.command("mfu")
 @options.model
-@click.option("--gpu", required=True, metavar="NAME", help="A machine (blockcalc machines), or a TOML file of your own.")
+@click.option("--gpu", required=True, metavar="NAME", shell_complete=options.complete_machine,
+              help="A machine (blockcalc machines), or a TOML file of your own.")
 @click.option("--count", default=1, show_default=True, metavar="N", help="Devices in all.")
 @runs.gathered(
     "measured", dict,

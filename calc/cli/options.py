@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import click
 
@@ -16,11 +16,48 @@ from ..tensor import Adapters, Kernels, Step
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def completing(names: Callable[[], Iterable[str]]) -> Complete:
+    """Completes to those of the names that begin so."""
+    return lambda context, parameter, incomplete: [name for name in names() if name.startswith(incomplete)]
+
+
+def _models() -> Iterable[str]:
     from ..catalogue import BLOCKS
     from ..tables import presets
 
-    return [name for name in (*presets(), *BLOCKS) if name.startswith(incomplete)]
+    return *presets(), *BLOCKS
+
+
+def _machines() -> Iterable[str]:
+    from ..tables import machines
+
+    return machines()["machines"]
+
+
+def _formats() -> Iterable[str]:
+    from ..storage.precision import FORMATS
+
+    return FORMATS
+
+
+def _optimizers() -> Iterable[str]:
+    from ..storage.optimizers import OPTIMIZERS
+
+    return OPTIMIZERS
+
+
+def _conventions() -> Iterable[str]:
+    from ..convention import CONVENTIONS
+
+    return CONVENTIONS
+
+
+complete_model, complete_machine, complete_format, complete_optimizer, complete_convention = map(
+    completing, (_models, _machines, _formats, _optimizers, _conventions)
+)
 
 
 def _stack(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -33,7 +70,7 @@ def _stack(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 model = _stack(
-    click.argument("model", shell_complete=_names),
+    click.argument("model", shell_complete=complete_model),
     click.option("--set", "changes", multiple=True, metavar="FIELD=VALUE",
                  help="Override a field of the config, or a letter of a block."),
 )  # fmt: skip
@@ -84,6 +121,7 @@ recompute = click.option("--recompute", type=click.Choice(["none", "selective", 
 policy = click.option("--policy", type=click.Choice(["minimal", "transformers", "static", "unified"]), default="minimal",
                       show_default=True, help="What a window layer's cache holds.")  # fmt: skip
 convention = click.option("--convention", default="torch", show_default=True, metavar="NAME",
+                          shell_complete=complete_convention,
                           help="How FLOPs are counted: see 'blockcalc conventions'.")  # fmt: skip
 mode = click.option("--mode", type=click.Choice(["forward", "prefill", "decode", "train"]), default="forward",
                     show_default=True, help="What is run.")  # fmt: skip

@@ -21,7 +21,7 @@ def about(
     """What an answer assumes, as an object and as lines."""
     facts, rates = planned.about(setup.layout, run), setup.attained
     factors = {key: getattr(rates, key) for key in ("compute", "memory", "link", "launch", "latency", "profile")}
-    lines = place.words, *planned.lines(facts), *notes, *assumed(setup)
+    lines = place.words, *planned.lines(facts), *notes, *assumed(setup), fits.NOT_COUNTED
     found = {"model": name, "machine": place.facts, **facts, "efficiency": factors | {"hidden": sorted(rates.hidden)}}
     return found | {"fused": setup.counting.fused, "notes": [*notes, *assumed(setup)]}, lines
 

@@ -92,7 +92,8 @@ def command(
         else:
             wanted = wanted._replace(microbatch=work.microbatch, recompute=work.recompute)  # type: ignore[arg-type]
             task = Task(component, setup, place.devices, work.batch, run, place.available, wanted)
-            answer = plans.trained(subject.name, place, task, search(task, best, LOSERS, progress), works.routes(subject.component))
+            found = search(task, best, LOSERS, progress)
+            answer = plans.trained(subject.name, place, task, found, works.routes(subject.component))
     options.warn_beyond_table(subject, int(run.step.s))
     options.emit(form, answer.data, *answer.tables)
     ctx.exit(0 if answer.yes else 1)

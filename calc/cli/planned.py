@@ -38,7 +38,8 @@ def make_run(given: runs.Given) -> Training | Serving:
     if given["quant"] is not None and given["lora"] is None:
         raise InputError(f"--quant {given['quant']}: weights in it do not train; give --lora R:NAMES, or --dtype for all")
     return Training(
-        step=options.step("train", given["batch"], given["seq"], None, given["encoder_seq"]), microbatches=given["microbatches"] or 1,
+        step=options.step("train", given["batch"], given["seq"], None, given["encoder_seq"]),
+        microbatches=given["microbatches"] or 1,
         kernels=kernels, recompute=given["recompute"], optimizer=optimizer(given["optimizer"] or "adamw-mixed"),
         precision=precision, adapters=options.adapters(given["lora"]),
     )  # fmt: skip
@@ -75,11 +76,11 @@ OPTIONS: tuple[Any, ...] = (
                  help="Tokens run at once, in serving; the context unless given."),
     click.option("--microbatches", type=int, default=None, metavar="M",
                  help="Microbatches a data rank runs before a step of the optimizer, in training; 1 unless given."),
-    click.option("--optimizer", default=None, metavar="NAME",
+    click.option("--optimizer", default=None, metavar="NAME", shell_complete=options.complete_optimizer,
                  help=f"adamw-mixed unless given; one of {', '.join(OPTIMIZERS)}."),
     click.option("--dtype", type=click.Choice(["fp32", "bf16", "fp16"]), default="bf16", show_default=True,
                  help="What is computed in."),
-    click.option("--quant", default=None, metavar="FORMAT",
+    click.option("--quant", default=None, metavar="FORMAT", shell_complete=options.complete_format,
                  help="Format of weights that do not train: fp8, int8, nf4, mxfp4, gguf-q4_k, gptq-4-128 …"),
     click.option("--kv-dtype", default=None, metavar="TYPE", help="Type of the cache, where it is not --dtype."),
     options.policy,

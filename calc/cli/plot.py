@@ -51,7 +51,7 @@ def command(ctx: click.Context, form: str | None) -> None:
 
 
 models = options._stack(
-    click.argument("models", nargs=-1, required=True, shell_complete=options._names, metavar="MODEL..."),
+    click.argument("models", nargs=-1, required=True, shell_complete=options.complete_model, metavar="MODEL..."),
     click.option("--set", "changes", multiple=True, metavar="FIELD=VALUE", help="Override a field of each model's config."),
 )
 drawing = options._stack(

@@ -48,6 +48,8 @@ def command(
     from ..report.content import Settings
     from ..report.page import write
 
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"-o {path}: expected a name that ends in .html")
     subject = options.subject(model, changes)
     options.check_encoder_seq(subject, encoder_seq)
     check_sizes("the step", batch=batch, seq=seq, context=context, encoder_seq=encoder_seq)

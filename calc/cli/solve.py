@@ -19,7 +19,7 @@ _UNITS: dict[str, Unit] = {"parameters": "count", "FLOPs": "flops", "bytes": "by
 
 @click.command("solve")
 @click.argument("equation")
-@click.argument("model", required=False, shell_complete=options._names)
+@click.argument("model", required=False, shell_complete=options.complete_model)
 @click.option("--for", "unknown", required=True, metavar="SIZE",
               help="A letter (d, f, l_moe), a word (batch, seq, context, layers), or a field of the config.")  # fmt: skip
 @click.option("--family", default=None, metavar="NAME", help="A family instead of a model: all its sizes are free.")

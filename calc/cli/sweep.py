@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import InputError
+from ..quantities import QUANTITIES
 from ..sweep.plans import PLANS
 from ..tables.table import Column, Table, Unit
 from ..timing.efficiency import PROFILES
@@ -34,11 +35,13 @@ counted = runs.gathered(
     click.option("--attention", type=click.Choice(["math", "flash", "fused"]), default=None,
                  help="math unless given, of plans fused: a kernel that does not write scores out."),
     options.recompute, options.policy,
-    click.option("--gpu", default=None, metavar="NAME",
+    click.option("--gpu", default=None, metavar="NAME", shell_complete=options.complete_machine,
                  help="A machine (blockcalc machines), or a TOML file of your own; of plans, as what follows."),
-    click.option("--quant", default=None, metavar="FORMAT", help="Format of the weights that serve: fp8, int8, nf4 …"),
+    click.option("--quant", default=None, metavar="FORMAT", shell_complete=options.complete_format,
+                 help="Format of the weights that serve: fp8, int8, nf4 …"),
     options.kv_dtype,
-    click.option("--optimizer", default=None, metavar="NAME", help="adamw-mixed unless given."),
+    click.option("--optimizer", default=None, metavar="NAME", shell_complete=options.complete_optimizer,
+                 help="adamw-mixed unless given."),
     click.option("--microbatches", type=int, default=None, metavar="M",
                  help="Microbatches of b sequences that a data rank runs in a training step, 1 unless given."),
     click.option("--efficiency", type=click.Choice(list(PROFILES)), default=None,
@@ -47,12 +50,13 @@ counted = runs.gathered(
 
 
 @click.command("sweep")
-@click.argument("models", nargs=-1, required=True, shell_complete=options._names, metavar="MODEL...")
+@click.argument("models", nargs=-1, required=True, shell_complete=options.complete_model, metavar="MODEL...")
 @click.option("--over", multiple=True, metavar="NAME=VALUES",
               help="An axis: a letter (b, s, d, l, f_expert …), a word (batch, context), a field of the config, a rank of the "
                    "layout (tp, pp, dp, cp, ep, etp, sp, zero), a machine (gpu), or an option (dtype, attention, optimizer …). "
                    "VALUES: 1,2,4 or 64:4096:64 or 2^10:2^20.")  # fmt: skip
 @click.option("--quantity", "quantities", multiple=True, metavar="NAME",
+              shell_complete=options.completing(lambda: (*QUANTITIES, *PLANS)),
               help=f"params unless given; as for blockcalc formula, or of a plan: {', '.join(PLANS)}.")
 @click.option("--tie", "ties", multiple=True, metavar="LETTER=SIZE", help="A letter in terms of others: f=4d, h=d/n.")
 @click.option("--where", multiple=True, metavar="CONDITION",
@@ -129,8 +133,6 @@ def _warn(grid: Grid) -> None:
 
 
 def _table(grid: Grid, lines: list[dict[str, Any]]) -> Table:
-    from ..quantities import QUANTITIES
-
     kinds = {name: PLANS[name].unit if name in PLANS else QUANTITIES[name].unit for name in grid.spec.quantities}
     units: dict[str, Unit] = {name: _UNITS.get(kind, "count") for name, kind in kinds.items()}
     names = [name for name in (lines[0] if lines else {}) if name != "refused" or any(line["refused"] for line in lines)]

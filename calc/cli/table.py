@@ -21,7 +21,8 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 @click.command("table")
 @click.argument("name", required=False, shell_complete=_names)
-@click.option("--model", "models", multiple=True, metavar="MODEL", shell_complete=options._names, help="A row; repeatable.")
+@click.option("--model", "models", multiple=True, metavar="MODEL", shell_complete=options.complete_model,
+              help="A row; repeatable.")
 @click.option("--context", "contexts", type=int, multiple=True, metavar="S",
               help="Tokens in the cache; repeatable where they are columns.")  # fmt: skip
 @click.option("--batch", "batches", type=int, multiple=True, metavar="B",

@@ -13,7 +13,7 @@ from . import options
 
 
 @click.command("verify")
-@click.argument("models", nargs=-1, shell_complete=options._names)
+@click.argument("models", nargs=-1, shell_complete=options.complete_model)
 @click.option("--all", "everything", is_flag=True, help="Every block of the catalogue.")
 @click.option("--seed", default=0, show_default=True, help="Of the sizes that are drawn.")
 @click.option("--batch", default=2, show_default=True, metavar="B", help="Sequences, for whole models.")

@@ -100,13 +100,14 @@ of_training: tuple[Callable[[Any], Any], ...] = (
     click.option("--microbatch", type=int, default=None, metavar="B", help=f"{MICROBATCH}."),
     click.option("--recompute", type=click.Choice(["none", "selective", "full"]), default=None,
                  help="Run again backward: nothing, the core attention, each layer."),
-    click.option("--optimizer", default=None, metavar="NAME",
+    click.option("--optimizer", default=None, metavar="NAME", shell_complete=options.complete_optimizer,
                  help=f"adamw-mixed unless given; one of {', '.join(OPTIMIZERS)}."),
 )  # fmt: skip
 of_serving: tuple[Callable[[Any], Any], ...] = (
     click.option("--prompt", type=int, default=1024, show_default=True, metavar="T", help="Tokens of a request's prompt."),
     click.option("--output", type=int, default=1024, show_default=True, metavar="T", help="Tokens of its answer."),
-    click.option("--quant", default=None, metavar="FORMAT", help="Format of the weights: fp8, int8, mxfp4, awq-4-128 …"),
+    click.option("--quant", default=None, metavar="FORMAT", shell_complete=options.complete_format,
+                 help="Format of the weights: fp8, int8, mxfp4, awq-4-128 …"),
     click.option("--kv-dtype", default=None, metavar="TYPE", help="Type of the cache, where it is not --dtype."),
     options.policy,
 )  # fmt: skip

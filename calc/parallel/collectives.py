@@ -263,7 +263,8 @@ class _Totals:
         if "k" not in whole.axes:
             return
         if type(layout.tp) is not int or type(whole["k"]) is not int:
-            check_at_most(layout.tp, whole["k"], "tp = {} ranks that share k = {} heads sum gradients, which is another closed form")
+            refusal = "tp = {} ranks that share k = {} heads sum gradients, which is another closed form"
+            check_at_most(layout.tp, whole["k"], refusal)
         elif layout.tp > whole["k"]:
             heads: tuple[Group, Dim] = "heads", layout.tp // whole["k"]
             self.shared[heads] = self.shared.get(heads, 0) + part.numel * part.copies

@@ -103,6 +103,13 @@ def read(config: Mapping[str, Any], where: str, *, known: bool = False) -> Model
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
         found = "nothing" if kind is None else shown(kind)
+        part = config.get("text_config")
+        inner = part.get("model_type") if isinstance(part, dict) else None
+        if isinstance(inner, str) and inner in FAMILIES:
+            raise InputError(
+                f"{where}: model_type: found {found}, a model of several parts; its text_config, a {inner}, can be read as a"
+                " config of its own"
+            )
         raise InputError(f"{where}: model_type: found {found}, expected one of {', '.join(FAMILIES)}")
     family = FAMILIES[kind]
     reading = Reading(family.knobs, config, where)

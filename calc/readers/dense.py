@@ -8,6 +8,7 @@ from .config import Reading, Rule, derived, fixed, flag, layers, size, word
 from .family import (
     ACTIVATIONS,
     BARE,
+    NO_TABLE,
     SEQUENCE,
     TOKEN,
     by_type,
@@ -144,11 +145,16 @@ EXAONE4 = LLAMA.but(
 )  # fmt: skip
 
 
+def by_interval(r: Reading) -> list[bool]:
+    """All layers rotate but every fourth, or what ``no_rope_layer_interval`` says."""
+    return [(i + 1) % r.interval != 0 for i in range(r.l)]
+
+
 def _rotary_layers(r: Reading) -> list[bool]:
     """The layers that rotate: a 1 each in ``no_rope_layers``, or all but every fourth (``no_rope_layer_interval``)."""
     found = r.config.get("no_rope_layers")
     if found is None:
-        return [(i + 1) % r.interval != 0 for i in range(r.l)]
+        return by_interval(r)
     if not isinstance(found, list) or len(found) < r.l or not all(type(entry) is int and entry in (0, 1) for entry in found):
         raise r.refuse("no_rope_layers", f"a list of {r.l} entries, 1 or 0, one a layer ({r.field_of('l')})")
     return [entry == 1 for entry in found[: r.l]]
@@ -160,9 +166,9 @@ def _windows_without_rotation(r: Reading) -> list[int | None]:
 
 
 SMOLLM3 = LLAMA.but(
-    prefix="SmolLM3", v=size("vocab_size", 128256), d=size("hidden_size", 2048), l=layers("num_hidden_layers", 36),
-    n=size("num_attention_heads", 16), k=size("num_key_value_heads", 4, null=lambda r: r.n), h=size("head_dim", split_head),
-    tied=flag("tie_word_embeddings", True), interval=size("no_rope_layer_interval", 4),
+    prefix="SmolLM3", also=(*NO_TABLE, "max_window_layers"), v=size("vocab_size", 128256), d=size("hidden_size", 2048),
+    l=layers("num_hidden_layers", 36), n=size("num_attention_heads", 16), k=size("num_key_value_heads", 4, null=lambda r: r.n),
+    h=size("head_dim", split_head), tied=flag("tie_word_embeddings", True), interval=size("no_rope_layer_interval", 4),
     rotaries=Rule(("no_rope_layers",), _rotary_layers), sliding=flag("use_sliding_window", False),
     w=size("sliding_window", None, null=None), windows=by_type(_windows_without_rotation, listed_window),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from ..blocks.attention import Attention
 from ..blocks.norm import LayerNorm, RMSNorm
 from . import decoder as d
 from .config import Reading, Rule, derived, each_layer, fixed, flag, indices, inside, layers, number, size, word
-from .dense import EXAONE4, HUNYUAN, SMOLLM3
+from .dense import EXAONE4, HUNYUAN, SMOLLM3, by_interval
 from .family import ACTIVATIONS, BARE, NO_TABLE, split_head
 from .llama import LLAMA
 from .mixtures import by_kind, mixture
@@ -43,8 +43,10 @@ def _if_mixtures(r: Reading) -> int:
 
 
 def _rotary_layers(r: Reading) -> Any:
-    """The layers that rotate, no more of them listed than there are layers."""
+    """The layers that rotate, no more of them listed than there are layers; an empty list is none."""
     found = r.config.get("no_rope_layers")
+    if found == []:
+        return by_interval(r)
     if isinstance(found, list) and len(found) > r.l:
         raise r.refuse("no_rope_layers", f"a list of {r.l} entries, one a layer (num_hidden_layers)")
     return SMOLLM3.knobs["rotaries"].read(r)
@@ -133,6 +135,7 @@ HUNYUAN_MOE = mixture(HUNYUAN).but(
     a=same_everywhere(("moe_topk", "num_experts_per_tok"), 1), f_shared=derived(lambda r: r.f),
     as_wide=Rule(("moe_intermediate_size",), _as_wide), one_shared=Rule(("num_shared_expert",), _one_shared),
     own_keys=fixed("use_cla", False, "keys and values that layers share are not read"),
+    always_renormalised=fixed("norm_topk_prob", True, "transformers divides the chosen experts' weights by their sum"),
 )  # fmt: skip
 
 # -- EXAONE 4 with norms before the branches --------------------------------------------------------------------------------

@@ -67,16 +67,16 @@ def without_default(field: str) -> Callable[[Reading], NoReturn]:
     return refuse
 
 
-def settled(knob: str) -> Rule:
-    """Key-value heads that another *knob* has settled: a file may say their number, but no other."""
+def settled(knob: str, field: str = "num_key_value_heads") -> Rule:
+    """A number that another *knob* has settled, mostly of key-value heads: a file may say it, but no other."""
 
     def read(r: Reading) -> int:
-        found, expected = r.config.get("num_key_value_heads"), getattr(r, knob)
+        found, expected = r.config.get(field), getattr(r, knob)
         if found is not None and (type(found) is not int or found != expected):
-            raise r.refuse("num_key_value_heads", f"{expected}: transformers builds no other")
+            raise r.refuse(field, f"{expected}: transformers builds no other")
         return int(expected)
 
-    return Rule(("num_key_value_heads",), read)
+    return Rule((field,), read)
 
 
 def rotated(share: float, name: str = "partial_rotary_factor") -> Rule:

@@ -157,7 +157,7 @@ GLM4_MOE_LITE = DEEPSEEK_V3.but(
     q=size("q_lora_rank", 768, null=None), p=size("qk_nope_head_dim", 192), r=size(("qk_rope_head_dim", "head_dim"), 64),
     u=size("v_head_dim", 256), h=None, e=size(("n_routed_experts", "num_local_experts"), 64), a=size("num_experts_per_tok", 4),
     f_expert=size("moe_intermediate_size", 1536), n_shared=size("n_shared_experts", 1, least=0), sparse=first_dense,
-    dense_first=as_listed,
+    dense_first=as_listed, whole=fixed("partial_rotary_factor", 1.0, "a head's rotary part is as wide as qk_rope_head_dim"),
 )  # fmt: skip
 
 DOTS1 = DEEPSEEK_V3.but(

@@ -15,7 +15,7 @@ from ..dims import LARGEST_SIZE
 from ..model import Embedding, LMHead, Model
 from . import decoder as d
 from .config import MOST_LAYERS, Reading, Rule, derived, each_layer, flag, indices, layers, size, word
-from .family import ACTIVATIONS, BARE, NO_TABLE, SEQUENCE, even, full_head, rotated, split_head
+from .family import ACTIVATIONS, BARE, NO_TABLE, SEQUENCE, even, full_head, rotated, settled, split_head
 from .heads import head_of
 from .llama import LLAMA
 from .mixtures import mixture
@@ -109,8 +109,8 @@ GRANITE_HYBRID = mixture(BAMBA).but(
     windows=each_layer("layer_types", {
         "full_attention": None, "attention": None, "linear_attention": "mamba", "mamba": "mamba",
     }, lambda r: ["mamba"] * r.l),
-    e=size("num_local_experts", 8, least=0), a=size("num_experts_per_tok", 2, least=lambda r: min(r.e, 1)), score="softmax_of_chosen",
-    renormalise=False, sparse=derived(lambda r: [r.e > 0] * r.l),
+    e=size("num_local_experts", 8, least=0), a=size("num_experts_per_tok", 2, least=lambda r: min(r.e, 1)),
+    score="softmax_of_chosen", renormalise=False, sparse=derived(lambda r: [r.e > 0] * r.l),
 )  # fmt: skip
 
 
@@ -221,6 +221,7 @@ MAMBA = MAMBA2.but(
     l=layers("num_hidden_layers", 32), h_state=size("state_size", 16),
     inner=size("intermediate_size", lambda r: r.expand * r.d), rank=_rank("time_step_rank"), norm_state=None,
     tied=flag("tie_word_embeddings", True), n_state=None, k_state=None, u_state=None, chunk=None, o_bias_state=None,
+    same_d=settled("d", "d_model"), same_l=settled("l", "n_layer"),
 )  # fmt: skip
 
 FALCON_MAMBA = MAMBA.but(prefix="FalconMamba", norm_state=RMSNorm(gain=False))

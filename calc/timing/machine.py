@@ -86,7 +86,7 @@ def machine(name: str | Path) -> Machine:
     path = Path(name)
     if path.suffix == ".toml" or path.exists():
         return _declared(path)
-    near = get_close_matches(str(name), known, 3, 0.4)
+    near = get_close_matches(str(name).lower(), known, 3, 0.4)
     hint = f" (did you mean {', '.join(near)}?)" if near else ""
     raise InputError(f"machine {str(name)!r} is neither one of those that 'blockcalc machines' lists{hint} nor a TOML file")
 
