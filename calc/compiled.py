@@ -33,6 +33,10 @@ class _Printer(PythonCodePrinter):  # type: ignore[misc]
         above, below = map(self._print, expr.args)
         return f"(({above}) // ({below}))"
 
+    def _print_floor(self, expr: Any) -> str:
+        above, below = sympy.fraction(sympy.together(expr.args[0]))
+        return f"(({self._print(above)}) // ({self._print(below)}))"
+
     def _chained(self, name: str, expr: Any) -> str:
         *others, text = map(self._print, expr.args)
         for other in reversed(others):

@@ -164,6 +164,8 @@ def test_a_config_and_a_machine_of_ones_own_go_into_a_file(tmp_path):
 
 @pytest.mark.parametrize("words,said", [
     (["llama-3.1-8b", "--quantity", "train_seconds"], "no machine: give --gpu NAME"),
+    (["gpt2", "--quantity", "decode_memory", "--where", "decode_memory <= gpu_memory"], "gpu_memory: no machine: give --gpu"),
+    (["gpt2", "--quantity", "kv", "--where", "train_memory <= 9"], "quantity train_memory is not asked for"),
     (["llama-3.1-8b", "--over", "gpu=h101", "--quantity", "train_seconds"], "h101"),
     (["llama-3.1-8b", "--over", "gpu=1,2", "--quantity", "train_seconds"], "machine '1'"),
     (["llama-3.1-8b", "--gpu", "h100-sxm", "--over", "gpu=h100-sxm", "--quantity", "train_seconds"], "--gpu: an axis too"),
@@ -184,6 +186,17 @@ def test_what_cannot_be_planned_is_refused_in_one_line(words, said):
     text = (found.stderr if found.exit_code == 2 else found.stdout).replace("\n", " ")
     assert said in text and "Traceback" not in text
     assert found.exit_code == 2 or "refused" in found.stdout
+
+
+def test_products_in_a_narrower_type():
+    """Linear maps multiply at the rate of that type, and all else as before; the command says so."""
+    fp8, bf16 = lines("llama-3.1-8b", over=["products=fp8,bf16", "gpu=h100-sxm", "s=4096"], quantities=["prefill_seconds"])
+    device = machine("h100-sxm")
+    setup = Setup(device, Layout(), Counting(products="fp8"), Efficiency.of(device, MEASURED))
+    assert fp8["prefill_seconds"] == pytest.approx(first_token(load("llama-3.1-8b"), setup, 1, 4096).seconds, rel=1e-9)
+    assert fp8["prefill_seconds"] < bf16["prefill_seconds"]
+    served = CliRunner().invoke(main, "serve gpt2 --gpu h100-sxm --products fp8".split()).stdout
+    assert "Linear maps and experts multiply in fp8." in " ".join(served.split())
 
 
 def test_a_rule_that_is_broken_is_seen(monkeypatch):

@@ -112,6 +112,11 @@ efficiency = click.option(
     help="Attained fractions of the peaks, compute, memory and link, and seconds, launch (a kernel) and latency (a hop):"
          " compute=.6,memory=.8; or a profile, measured (unless given) or published. Printed with their sources.",
 )  # fmt: skip
+products = click.option(
+    "--products", type=click.Choice(Peaks._fields), default=None,
+    help="Type that linear maps and experts multiply in, where it is not --dtype: fp8, as kernels of 8-bit weights and"
+         " activations do.",
+)  # fmt: skip
 fused = click.option("--fused", is_flag=True, help="Elementwise lines move nothing, as when compilers fuse them.")
 price = click.option("--price", default=None, metavar="X", help="Of a device hour, in any currency.")
 overhead = click.option("--pue", default="1", show_default=True, metavar="X", help="What a building draws over its devices.")
@@ -144,7 +149,9 @@ def setup(place: Place, layout: Layout, efficiency: str | None, fused: bool, cou
 def assumed(setup: Setup) -> tuple[str, ...]:
     """What a time rests on, as lines below it."""
     fused = "nothing, as fused" if setup.counting.fused else "their tensors"
+    narrow = setup.counting.products
     return (
+        *([f"Linear maps and experts multiply in {narrow}."] if narrow else []),
         *setup.attained.notes(),
         "Lower bound: the longest of compute, memory and links at their peaks, all at once. Estimate: line by line at the"
         f" fractions above; elementwise lines move {fused}.",

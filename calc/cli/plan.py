@@ -55,12 +55,13 @@ def _fixed(name: str, what: str) -> Any:
 @runs.vocab_multiple
 @click.option("--best", default=3, type=click.IntRange(1, 20), show_default=True, metavar="N", help="How many are shown.")
 @capacity.efficiency
+@capacity.products
 @capacity.fused
 @options.output
 @click.pass_context
 def command(
     ctx: click.Context, model: str, changes: tuple[str, ...], place: capacity.Place, given: runs.Given, wanted: Wanted,
-    vocab_multiple: int | None, best: int, efficiency: str | None, fused: bool, form: str | None,
+    vocab_multiple: int | None, best: int, efficiency: str | None, products: str | None, fused: bool, form: str | None,
 ) -> None:  # fmt: skip
     """Search the layout: tensor, sequence, pipeline, context, data and expert parallelism, ZeRO, microbatches, recomputation.
 
@@ -79,7 +80,7 @@ def command(
     work = _serving(given) if given["mode"] == "serve" else _training(given)
     step = work.last(component) if isinstance(work, works.ServingWork) else runs.settled(component, work.run.step)
     run: Any = replace(work.run, step=step)
-    setup = capacity.setup(place, Layout(), efficiency, fused, Counting(precision=run.precision))
+    setup = capacity.setup(place, Layout(), efficiency, fused, Counting(precision=run.precision, products=products))
     with _progress() as progress:
         if isinstance(work, works.ServingWork):
             reads = works.reads(subject.component)

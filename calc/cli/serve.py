@@ -25,6 +25,7 @@ from . import capacity, options, panels, runs, works
 @runs.layout
 @runs.vocab_multiple
 @capacity.efficiency
+@capacity.products
 @capacity.fused
 @capacity.price
 @capacity.overhead
@@ -32,7 +33,8 @@ from . import capacity, options, panels, runs, works
 @click.pass_context
 def command(
     ctx: click.Context, model: str, changes: tuple[str, ...], place: capacity.Place, work: works.ServingWork, layout: Layout,
-    vocab_multiple: int | None, efficiency: str | None, fused: bool, price: str | None, pue: str, form: str | None,
+    vocab_multiple: int | None, efficiency: str | None, products: str | None, fused: bool, price: str | None, pue: str,
+    form: str | None,
 ) -> None:  # fmt: skip
     """Serving in one view: memory, time to the first token and for each further one, tokens a second, requests that fit, cost.
 
@@ -48,7 +50,7 @@ def command(
     reads = works.reads(subject.component)
     run = replace(work.run, step=work.last(component))
     found = capacity.devices(place, layout)
-    setup = capacity.setup(place, found or layout, efficiency, fused, Counting(precision=run.precision))
+    setup = capacity.setup(place, found or layout, efficiency, fused, Counting(precision=run.precision, products=products))
     prompt, context = work.prompt, work.prompt + work.output
     if found is None:
         service = Service(

@@ -15,7 +15,7 @@ from ..quantities import QUANTITIES
 from ..sweep.plans import PLANS
 from ..tables.table import Column, Table, Unit
 from ..timing.efficiency import PROFILES
-from . import options, runs
+from . import capacity, options, runs
 
 if TYPE_CHECKING:
     from ..sweep.grid import Grid
@@ -44,6 +44,7 @@ counted = runs.gathered(
                  help="adamw-mixed unless given."),
     click.option("--microbatches", type=int, default=None, metavar="M",
                  help="Microbatches of b sequences that a data rank runs in a training step, 1 unless given."),
+    capacity.products,
     click.option("--efficiency", type=click.Choice(list(PROFILES)), default=None,
                  help="Profile of what is attained of the peaks, measured unless given."),
 )  # fmt: skip
@@ -111,7 +112,7 @@ def command(
     with _progress(grid.points, quiet) as tell:
         found = sweep(asked, path, resume=resume, force=force, parts=parts, dask=dask, tell=tell)
     if not quiet:
-        options.emit(form, _data(found), _summary(found))
+        options.emit(form, {**_data(found), "assumed": _assumed(grid)}, _summary(found, grid))
 
 
 def _print(asked: Spec, form: str | None) -> None:
@@ -137,8 +138,11 @@ def _table(grid: Grid, lines: list[dict[str, Any]]) -> Table:
     units: dict[str, Unit] = {name: _UNITS.get(kind, "count") for name, kind in kinds.items()}
     names = [name for name in (lines[0] if lines else {}) if name != "refused" or any(line["refused"] for line in lines)]
     shown = tuple(Column(name, units.get(name, "size")) for name in names)
-    note = "unless a column says otherwise: " + ", ".join(f"{name} {value}" for name, value in _assumed(grid).items())
-    return Table("", shown, tuple(tuple(line[name] for name in names) for line in lines), (note,))
+    return Table("", shown, tuple(tuple(line[name] for name in names) for line in lines), (_note(grid),))
+
+
+def _note(grid: Grid) -> str:
+    return "unless a column says otherwise: " + ", ".join(f"{name} {value}" for name, value in _assumed(grid).items())
 
 
 def _assumed(grid: Grid) -> dict[str, Any]:
@@ -164,11 +168,11 @@ def _data(found: Summary) -> dict[str, Any]:
     return {**found._asdict(), "refused": refused, "points_per_second": round(found.rate)}
 
 
-def _summary(found: Summary) -> Table:
+def _summary(found: Summary, grid: Grid) -> Table:
     facts = [(name, getattr(found, name)) for name in ("points", "rows", "blocks", "resumed")]
     facts += [(f"refused: {reason}", count) for reason, count in sorted(found.refused.items(), key=lambda one: -one[1])]
     facts += [("points a second", round(found.rate))] if found.computed else []
-    return Table(found.output, (Column(""), Column("count", "count")), tuple(facts))
+    return Table(found.output, (Column(""), Column("count", "count")), tuple(facts), (_note(grid),))
 
 
 @contextmanager

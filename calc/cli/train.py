@@ -32,6 +32,7 @@ def _make(given: runs.Given) -> works.TrainingWork:
 @runs.vocab_multiple
 @options.convention
 @capacity.efficiency
+@capacity.products
 @capacity.fused
 @capacity.price
 @capacity.overhead
@@ -39,8 +40,8 @@ def _make(given: runs.Given) -> works.TrainingWork:
 @click.pass_context
 def command(
     ctx: click.Context, model: str, changes: tuple[str, ...], place: capacity.Place, tokens: str, work: works.TrainingWork,
-    layout: Layout, vocab_multiple: int | None, convention: str, efficiency: str | None, fused: bool, price: str | None,
-    pue: str, form: str | None,
+    layout: Layout, vocab_multiple: int | None, convention: str, efficiency: str | None, products: str | None, fused: bool,
+    price: str | None, pue: str, form: str | None,
 ) -> None:  # fmt: skip
     """A training run in one view: memory, time by phase, utilization, days, energy, cost, compute-optimal sizes beside it.
 
@@ -55,7 +56,7 @@ def command(
     component = runs.as_run(subject, vocab_multiple)
     run = replace(work.run, step=runs.settled(component, work.run.step))
     found = capacity.devices(place, layout)
-    setup = capacity.setup(place, found or layout, efficiency, fused, Counting(precision=run.precision))
+    setup = capacity.setup(place, found or layout, efficiency, fused, Counting(precision=run.precision, products=products))
     if found is None:
         task = Task(component, setup, place.devices or 1, work.batch, run, place.available, _wanted(work))
         best = search(task).best

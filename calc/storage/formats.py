@@ -10,7 +10,7 @@ from math import lcm
 from typing import Literal
 
 from ..declare import declaration
-from ..dims import Dim, ceiling, divide
+from ..dims import Dim, ceiling, check_divides, divide
 from ..errors import InputError
 from ..tensor import Tensor
 from .weights import KINDS, Kind, Weight
@@ -84,6 +84,8 @@ class Format:
             if type(size) is int and size % multiple:
                 name = f"{weight.path}: " if weight.path else ""
                 raise InputError(f"{name}{size} {what} are not a multiple of {multiple}, as {self.name} needs them")
+            if multiple != 1:
+                check_divides(weight.path or self.name, f"the number of {what}", size, f"{multiple}, as {self.name} needs it", multiple)
         parts = (part for part in self.parts if part.only in (None, where))
         return weight.matrices**(not self.flat) * sum(part.nbytes(rows, columns, self) for part in parts)
 

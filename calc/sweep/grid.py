@@ -15,7 +15,7 @@ from ..tables import presets
 from .axes import Axis, Value, axis
 from .boxes import Boxes
 from .exact import LIMIT
-from .letters import Fraction, column, letter, tie, unknown, where
+from .letters import GPU_MEMORY, Fraction, column, letter, tie, unknown, where
 from .spec import OPTIONS, Spec, check_option
 from .variants import LAYOUT, Variant, Variants
 
@@ -58,7 +58,7 @@ class Grid:
         self.names = self._names()
         self.ties = self._ties()
         known = {name for name in self.names if not (self.staged and _layers(name))} | set(_ALONE)
-        self.where = tuple(where(text, known, spec.quantities) for text in spec.where)
+        self.where = tuple(where(text, known, spec.quantities, machine=bool(spec.machines)) for text in spec.where)
         self._check()
 
     # -- which name is whose ------------------------------------------------------------------------------------------
@@ -187,6 +187,8 @@ class Grid:
             frozenset(self.given),
         )  # fmt: skip
         ranks = {name: by["layout"].get(name, 1) for name in _ALONE}
+        if "gpu" in options:
+            ranks[GPU_MEMORY] = self.variants.machines[options["gpu"]].memory_bytes
         return found._replace(sizes=tuple({**_USUAL, **ranks, **sizes} for sizes in found.sizes))
 
     def _check_letters(self, model: int, changes: tuple[tuple[str, Value], ...]) -> None:

@@ -17,7 +17,10 @@ from ..readers.config import printable
 from ..whole import fraction
 from .closed import RANKS
 from .exact import Boxed, Real
-from .plans import is_real
+from .plans import NO_MACHINE, PLANS, is_real
+
+GPU_MEMORY = "gpu_memory"
+"""Bytes that the row's machine has."""
 
 _RELATION = re.compile(r"<=|>=|!=|[=<>≤≥≠]")
 _COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -65,12 +68,13 @@ def tie(text: str, known: Iterable[str]) -> Fraction:
     return Fraction(letter(name.strip()), f"{name.strip()} = {size.strip()}", Boxed(list(fraction(expr))))
 
 
-def where(text: str, known: Iterable[str], quantities: Sequence[str]) -> Comparison:
-    """Read ``params <= 8e9`` or ``b*s <= 2*1024*1024``. Raises InputError where it is no comparison of two sizes."""
+def where(text: str, known: Iterable[str], quantities: Sequence[str], *, machine: bool = False) -> Comparison:
+    """Read ``params <= 8e9`` or ``b*s <= 2*1024*1024``; with a *machine* also what it has. Raises InputError where it is no
+    comparison of two sizes."""
     found = list(_RELATION.finditer(text))
     if len(found) != 1:
         raise InputError(f"--where {printable(text)}: expected one of <= >= < > = != between two sizes, as in params <= 8e9")
-    words = {name: symbol(name) for name in (*quantities, "gpu_memory")}
+    words = {name: symbol(name) for name in (*quantities, *([GPU_MEMORY] if machine else []))}
     words["devices"] = symbol("tp") * symbol("cp") * symbol("dp") * symbol("pp")
     left, right = (_size(side, known, words) for side in (text[: found[0].start()], text[found[0].end() :]))
     asked = tuple(name for name in quantities if symbol(name) in (left - right).free_symbols)
@@ -100,7 +104,9 @@ def _size(text: str, known: Iterable[str], words: Mapping[str, Any]) -> Any:
 
 def unknown(name: str, known: Iterable[str], words: Iterable[str] = ()) -> str:
     """What to say of a name that is none here, with those that are."""
-    missing = f"quantity {name} is not asked for (--quantity); " if name in QUANTITIES and name not in words else ""
+    left_out = name in {**QUANTITIES, **PLANS} and name not in words
+    missing = f"quantity {name} is not asked for (--quantity); " if left_out else ""
+    missing = f"{NO_MACHINE}; " if name == GPU_MEMORY else missing
     several = sorted(column(one) for one in known if one.startswith(f"{letter(name)}_"))
     if several:
         return f"the closed form has {', '.join(several)}; name one of them"

@@ -50,6 +50,8 @@ class Parts:
 
     def open(self, about: dict[str, Any], *, resume: bool, force: bool) -> None:
         """Begin, or go on. Raises InputError where something is in the way that was not to be written over."""
+        if self.path.is_dir():
+            raise InputError(f"-o {self.path}: Is a directory")
         if self._merged():  # killed between the last two steps
             if resume:
                 self._read(about)

@@ -27,8 +27,10 @@ from ..timing.costs import Counting
 from ..timing.efficiency import PROFILES, Efficiency
 from ..timing.machine import Machine
 from ..timing.roofline import Setup
-from ..timing.serving import Tokens, first_token, next_token
+from ..timing.serving import Tokens, first_token, served
 from ..timing.training import StepTime, training_step
+
+NO_MACHINE = "no machine: give --gpu NAME, or --over gpu=NAME,NAME"
 
 
 class Run(NamedTuple):
@@ -44,6 +46,7 @@ class Run(NamedTuple):
     optimizer: str = "adamw-mixed"
     microbatches: int = 1
     efficiency: str = "measured"
+    products: str | None = None
 
     @property
     def kernels(self) -> Kernels:
@@ -102,9 +105,9 @@ class Place(NamedTuple):
     def setup(self) -> Setup:
         """The machine, and how its work is counted. Raises InputError where none is named."""
         if self.machine is None:
-            raise InputError("no machine: give --gpu NAME, or --over gpu=NAME,NAME")
+            raise InputError(NO_MACHINE)
         efficiency = Efficiency.of(self.machine, PROFILES[self.run.efficiency])
-        return Setup(self.machine, self.layout, Counting(precision=self.run.precision), efficiency)
+        return Setup(self.machine, self.layout, Counting(precision=self.run.precision, products=self.run.products), efficiency)
 
 
 class Plan(NamedTuple):
@@ -142,11 +145,13 @@ def _step(place: Place) -> StepTime:
 
 
 def _first(place: Place) -> Tokens:
-    return first_token(place.model, place.setup, place.b, place.s, place.run.kernels)
+    """Of a prompt that an encoder reads the length is the encoder's, where that is given."""
+    prompt = place.s if place.source is None else place.source
+    return first_token(place.model, place.setup, place.b, prompt, place.run.kernels)
 
 
 def _next(place: Place) -> Tokens:
-    return next_token(absorbed(place.model), place.setup, place.b, place.s, place.run.kernels)
+    return served(absorbed(place.model), place.setup, place.decode, place.run.kernels)
 
 
 def _heaviest(ranks: tuple[Held, ...], place: Place) -> Dim:

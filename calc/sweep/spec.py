@@ -15,14 +15,16 @@ from ..inverse.sides import is_free
 from ..quantities import QUANTITIES
 from ..readers import find
 from ..recorder import Recompute
+from ..storage.formats import Format
 from ..storage.optimizers import OPTIMIZERS
 from ..storage.precision import named
 from ..tables import presets
 from ..tensor import Kernels
 from ..timing.efficiency import PROFILES
-from ..timing.machine import Machine, machine
+from ..timing.machine import Machine, Peaks, machine
 from .axes import axis
 from .plans import PLANS
+from .rows import as_text
 
 
 def _one_of(*known: str) -> Callable[[Any], object]:
@@ -33,6 +35,10 @@ def _one_of(*known: str) -> Callable[[Any], object]:
     return check
 
 
+def _format(value: Any) -> Format:
+    return named(as_text(value))
+
+
 OPTIONS: Mapping[str, Callable[[Any], object]] = {
     "dtype": _one_of("fp32", "bf16", "fp16", "fp8", "int8"),
     "convention": _one_of(*CONVENTIONS),
@@ -40,11 +46,12 @@ OPTIONS: Mapping[str, Callable[[Any], object]] = {
     "attention": _one_of(*get_args(get_type_hints(Kernels)["attention"])),
     "recompute": _one_of(*get_args(Recompute)),
     "gpu": machine,
-    "quant": named,
-    "kv_dtype": lambda value: named(value).width,
+    "quant": _format,
+    "kv_dtype": lambda value: _format(value).width,
     "optimizer": _one_of(*OPTIMIZERS),
     "microbatches": lambda value: check_sizes("training", microbatches=value),
     "efficiency": _one_of(*PROFILES),
+    "products": _one_of(*Peaks._fields),
 }
 """How a quantity is counted, and on what: each with what refuses a value that it does not have. Each may be an axis; those
 from ``gpu`` on are of plans. Attention is math unless given, of plans fused."""
@@ -109,7 +116,7 @@ def spec(
     if not 1 <= block <= 2**24:
         raise InputError(f"--block {block}: expected from 1 to 2^24 points")
     found = tuple((name, None if name in presets() or is_free(name) else json.dumps(find(name)[1])) for name in models)
-    names = [str(value) for one in map(axis, over) if one.name == "gpu" for value in one]
+    names = [as_text(value) for one in map(axis, over) if one.name == "gpu" for value in one]
     names += [options["gpu"]] if options and "gpu" in options else []
     machines = tuple((name, machine(name)) for name in names)
     return Spec(
@@ -123,4 +130,4 @@ def check_option(name: str, value: Any) -> None:
     try:
         OPTIONS[name](value)
     except InputError as error:
-        raise InputError(f"{name} {value}: {error}") from None
+        raise InputError(f"{name} {as_text(value)}: {error}") from None

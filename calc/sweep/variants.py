@@ -96,7 +96,7 @@ class Variants:
             routed(self._model(model, changes, layers, given)), layout, machine, run, b, t, s, ENCODER if self.encoder else None
         )
         made = forms(place, self.plans)
-        sizes = {**self.own_sizes(model, changes), **dict(layers)} | ({"gpu_memory": machine.memory_bytes} if machine else {})
+        sizes = {**self.own_sizes(model, changes), **dict(layers)}
         return Variant(made, (sizes,) * len(made))
 
     def _make_variant(

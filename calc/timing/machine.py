@@ -84,7 +84,11 @@ def machine(name: str | Path) -> Machine:
     if str(name) in known:
         return _preset(str(name), known[str(name)]["figures"])
     path = Path(name)
-    if path.suffix == ".toml" or path.exists():
+    try:
+        declared = path.suffix == ".toml" or path.exists()
+    except OSError as error:
+        raise InputError(f"machine {str(name)[:40]!r}: {error.strerror}") from None
+    if declared:
         return _declared(path)
     near = get_close_matches(str(name).lower(), known, 3, 0.4)
     hint = f" (did you mean {', '.join(near)}?)" if near else ""
