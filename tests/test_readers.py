@@ -252,6 +252,8 @@ WRONG: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ("glm4_moe_lite", {"partial_rotary_factor": 0.5}, ("partial_rotary_factor: found 0.5",)),
     ("mamba", {"d_model": 1024}, ("d_model: found 1024", "768")),
     ("mamba", {"n_layer": 24}, ("n_layer: found 24", "32")),
+    ("dbrx", {"attn_config": {"kv_n_heads": 5}}, ("n_heads = 16", "attn_config: kv_n_heads = 5")),
+    ("phimoe", {"num_local_experts": 1}, ("num_experts_per_tok: found nothing", "1 experts of num_local_experts")),
 ]
 
 

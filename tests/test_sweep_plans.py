@@ -39,10 +39,10 @@ def lines(*models, over, quantities, **rest):
     return [line for block in range(grid.blocks) for line in rows(grid, block).lines()]
 
 
-def truth(line, quantity):
+def truth(line, quantity, model=None):
     """The number of a row, or the refusal, from the planner on numbers alone: no letter, no closed form."""
     fields = ("num_hidden_layers", "hidden_size", "intermediate_size")
-    model = load(line["model"], {field: line[field] for field in fields if field in line})
+    model = model or load(line["model"], {field: line[field] for field in fields if field in line})
     ranks = {name: line.get(name, 1) for name in ("tp", "cp", "dp", "ep", "pp")}
     layout = Layout(**ranks, etp=line.get("etp"), sequence=line.get("sp") == "true", zero=line.get("zero", 0))
     b, t, s = line.get("b", 1), line.get("t", 2048), line.get("s", 8192)
@@ -177,6 +177,9 @@ def test_a_config_and_a_machine_of_ones_own_go_into_a_file(tmp_path):
     (["llama-3.1-8b", "--microbatches", "0", "--quantity", "train_memory"], "microbatches"),
     (["llama-3.1-8b", "--over", "microbatches=a,b", "--quantity", "train_memory"], "microbatches"),
     (["llama-3.1-8b", "--kv-dtype", "nf4", "--quantity", "decode_memory"], "nf4"),
+    (["llama-3.1-8b", "--over", "quant=1,null", "--quantity", "decode_memory"], "quant 1: format '1' is not one of"),
+    (["llama-3.1-8b", "--over", "kv_dtype=true", "--quantity", "decode_memory"], "format 'true' is not one of"),
+    (["llama-3.1-8b", "--gpu", "x" * 5000, "--quantity", "decode_seconds"], "machine 'xxx"),
     (["gemma-2-9b", "--over", "l_window=1,2", "--quantity", "train_memory"], "its layers alternate"),
     (["gpt2", "--over", "tp=8", "--gpu", "rtx4090", "--quantity", "decode_seconds"], "tp"),
     (["llama-3.1-8b", "--gpu", "v100-sxm2-32", "--quantity", "decode_seconds"], "no rate in bf16"),

@@ -71,11 +71,13 @@ class Rule(NamedTuple):
     """How a knob is read: the fields it may stand in, and what makes its value of a :class:`Reading`.
 
     Fields that have a value are read even where no builder asks for their knob, ``always`` rules in any case: to refuse.
+    Errors call the knob by its field, or by its *name*.
     """
 
     fields: tuple[str, ...]
     read: Callable[[Reading], Any]
     always: bool = False
+    name: str = ""
 
 
 class Reading:
@@ -115,7 +117,9 @@ class Reading:
     def field_of(self, knob: str) -> str:
         """The name that the config has, or would have, for a knob."""
         rule = self.knobs[knob]
-        return self.find(rule.fields)[0] if isinstance(rule, Rule) and rule.fields else knob
+        if not isinstance(rule, Rule) or not rule.fields:
+            return knob
+        return rule.name or self.find(rule.fields)[0]
 
     def check_divides(self, total: str, part: str) -> None:
         """Refuse unless knob *part* divides knob *total*, by their fields' names."""
@@ -245,7 +249,7 @@ def inside(field: str, rule: Rule) -> Rule:
             raise reading.refuse(field, "an object or null")
         return rule.read(Reading(reading.knobs, inner or {}, f"{reading.where}: {field}"))
 
-    return Rule((field,), read, rule.always)
+    return Rule((field,), read, rule.always, f"{field}: {rule.fields[0]}")
 
 
 def each_layer(field: str, words: Mapping[str, Any], default: Callable[[Reading], list[Any]]) -> Rule:

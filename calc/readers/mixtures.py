@@ -197,8 +197,8 @@ PHIMOE = mixture(LLAMA).but(
     prefix="Phimoe", classes=SEQUENCE, v=size("vocab_size", 32064), f=size("intermediate_size", 6400),
     k=size("num_key_value_heads", 8, null=lambda r: r.n), h=size("head_dim", split_head), norm=LayerNorm(), mlp_bias=False,
     head_bias=flag("lm_head_bias", False), w=size("sliding_window", None, null=None), windows=window_everywhere,
-    e=size("num_local_experts", 16), a=derived(lambda r: 2), renormalise=False,
-    two=fixed("num_experts_per_tok", 2, "its router, SparseMixer, chooses two"),
+    e=size("num_local_experts", 16), a=fixed("num_experts_per_tok", 2, "its router, SparseMixer, chooses two"),
+    renormalise=False,
 )  # fmt: skip
 
 def _turned(r: Reading) -> int:

@@ -87,7 +87,7 @@ class Format:
             if multiple != 1:
                 check_divides(weight.path or self.name, f"the number of {what}", size, f"{multiple}, as {self.name} needs it", multiple)
         parts = (part for part in self.parts if part.only in (None, where))
-        return weight.matrices**(not self.flat) * sum(part.nbytes(rows, columns, self) for part in parts)
+        return (1 if self.flat else weight.matrices) * sum(part.nbytes(rows, columns, self) for part in parts)
 
     @property
     def block(self) -> tuple[int, int]:

@@ -210,7 +210,7 @@ def evaluate(grid: Grid, forms: Forms, sizes: Mapping[str, Size], shape: tuple[i
             if (why := failed[place]) is not None:
                 code = _first(code, *why)
         if past is not None:
-            code = _first(code, past, reasons.place(f"{name} is past 2^63 - 1"))
+            code = _first(code, past, reasons.place(f"{name} is {'no finite number' if is_real(name) else 'past 2^63 - 1'}"))
         values[name], codes[name] = made, code
     return Found(values, codes, ties)
 

@@ -23,7 +23,8 @@ _FEW = 1024  # points that are not cut further before Python's integers take ove
 
 
 class Exact(NamedTuple):
-    """Values, and where they are past int64: there the value is the nearest one inside. Both broadcast to the box."""
+    """Values, and where they are past int64: there the value is the nearest one inside; of real numbers, where there is none.
+    Both broadcast to the box."""
 
     values: Any
     past: Bools | None
@@ -40,9 +41,10 @@ class Real:
         self._run = code(np.minimum, np.maximum, np.where)
 
     def on(self, sizes: Mapping[str, Size], shape: tuple[int, ...]) -> list[Exact]:
-        """The values on a box of that shape."""
-        given = (sizes[name] for name in self.symbols)
-        return [Exact(values, None) for values in self._run(*(np.asarray(size, np.float64) for size in given))]
+        """The values on a box of that shape, none of which is infinite or no number."""
+        given = (np.asarray(sizes[name], np.float64) for name in self.symbols)
+        with np.errstate(all="ignore"):  # of rows that are refused, a size may be anything
+            return [_finite(values) for values in self._run(*given)]
 
 
 class Boxed(Compiled):
@@ -67,6 +69,12 @@ class Boxed(Compiled):
             cut = {name: _cut(sizes[name], axis, part) for name in self.symbols}
             halves.append((part, self.on(cut, (*shape[:axis], len(part), *shape[axis + 1 :]))))
         return [_joined(shape, axis, [(part, found[i]) for part, found in halves]) for i in range(len(self.expressions))]
+
+
+def _finite(values: Any) -> Exact:
+    """Real numbers, where they are some."""
+    past = ~np.isfinite(values)
+    return Exact(np.where(past, 0.0, values), past) if past.any() else Exact(values, None)
 
 
 def _python(size: Size) -> Any:
