@@ -103,6 +103,7 @@ RULES = [
     (StateRules, "causal_convolution", "dweight=work if trains else 0", "dweight=taps * work", "short-convolution"),
     (StateRules, "remember", "\"state\", None", "\"cross\", None", "alone: test_refmodel_cache has the bytes by kind"),
     (StateRules, "remember", "sizes, role", "(*sizes[:-1], 2), role", "short-convolution"),
+    (StateRules, "_decodes", "return 1", "return 0", "alone: test_refmodel_cache counts a decode step"),
     (DeltaRules, "pace", "\"input\"", "\"output\"", "gated-delta-net"),
     (DeltaRules, "forget", "\"statistic\", trained", "\"activation\", trained", "gated-delta-net"),
     (DeltaRules, "unit", "saved=(wide, inverse)", "saved=(wide,)", "gated-delta-net"),

@@ -198,7 +198,7 @@ def test_products_in_a_narrower_type():
     setup = Setup(device, Layout(), Counting(products="fp8"), Efficiency.of(device, MEASURED))
     assert fp8["prefill_seconds"] == pytest.approx(first_token(load("llama-3.1-8b"), setup, 1, 4096).seconds, rel=1e-9)
     assert fp8["prefill_seconds"] < bf16["prefill_seconds"]
-    served = CliRunner().invoke(main, "serve gpt2 --gpu h100-sxm --products fp8".split()).stdout
+    served = CliRunner().invoke(main, ["serve", "gpt2", "--gpu", "h100-sxm", "--products", "fp8"]).stdout
     assert "Linear maps and experts multiply in fp8." in " ".join(served.split())
 
 

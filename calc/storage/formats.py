@@ -85,7 +85,8 @@ class Format:
                 name = f"{weight.path}: " if weight.path else ""
                 raise InputError(f"{name}{size} {what} are not a multiple of {multiple}, as {self.name} needs them")
             if multiple != 1:
-                check_divides(weight.path or self.name, f"the number of {what}", size, f"{multiple}, as {self.name} needs it", multiple)
+                by = f"{multiple}, as {self.name} needs it"
+                check_divides(weight.path or self.name, f"the number of {what}", size, by, multiple)
         parts = (part for part in self.parts if part.only in (None, where))
         return (1 if self.flat else weight.matrices) * sum(part.nbytes(rows, columns, self) for part in parts)
 
