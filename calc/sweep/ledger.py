@@ -21,7 +21,6 @@ Kind: TypeAlias = Literal["divides", "at most", "rounded up", "largest", "chosen
 where the first is at most the second, else the fourth."""
 
 PAST = "a number on the way is past 2^63 - 1"
-_REFUSING = ("divides", "at most")
 
 
 class Condition(NamedTuple):
