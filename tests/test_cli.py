@@ -312,3 +312,16 @@ def test_a_closed_standard_output_is_no_traceback():
     command = f"{shlex.quote(sys.executable)} -c {shlex.quote(code)} params gpt2 --json >&-"
     result = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, check=False)
     assert "Traceback" not in result.stderr
+
+
+def test_a_command_that_there_is_none_of_is_told_with_the_nearest():
+    result = CliRunner().invoke(main, ["parms", "gpt2"])
+    assert result.exit_code == 2 and "no such command 'parms'; did you mean params?" in result.stderr
+    assert "did you mean" not in CliRunner().invoke(main, ["xyzzy"]).stderr
+
+
+def test_the_shell_completes_names_of_options():
+    from blockcalc.cli import options
+
+    assert options.complete_machine(None, None, "h100")[0] == "h100-sxm"
+    assert "gguf-q4_k" in options.complete_format(None, None, "gguf-q4") and options.complete_convention(None, None, "tor")

@@ -60,6 +60,17 @@ class Commands(click.Group):
         command: click.Command = import_module(f".{cmd_name}", __name__).command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names. Fails with the nearest name where it names none."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, 1)
+            ctx.fail(f"no such command {args[0]!r}{f'; did you mean {near[0]}?' if near else ''}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing them."""
         with formatter.section("Commands"):

@@ -11,7 +11,7 @@ from ..plan.search import Found, Timed
 from ..plan.task import Task
 from ..tables.table import Column, Table
 from . import fits, panels, runs
-from .capacity import Place
+from .capacity import NONE_FITS, Place
 
 _SHOWN = ("tp", "sp", "pp", "chunks", "dp", "cp", "ep", "etp", "zero")
 
@@ -68,6 +68,7 @@ def trained(name: str, place: Place, task: Task, found: Found, notes: tuple[str,
          one.step.per_second, one.fit.free, why)
         for one, why in rows
     ), (
+        *([] if first else [NONE_FITS.format(f"{task.devices:,}")]),
         f"{task.devices:,} devices, {task.batch:,} sequences a step; {found.candidates:,} layouts, {found.too_large:,} of them"
         f" too large by weights and states alone, {found.timed:,} timed exactly, {found.sized:,} counted byte by byte",
         *(f"{count:,} × {why}" for why, count in found.refused.most_common(2)), *lines[:1], *lines[3:],
