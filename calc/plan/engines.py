@@ -24,7 +24,7 @@ def absorbed(component: T) -> T:
 def routed(component: T) -> T:
     """The same with tokens sent to their own experts alone, where they are written to run all; itself where none is.
 
-    Llama 4, as vLLM and Megatron-LM run it.
+    Llama 4 as vLLM runs it: vllm/model_executor/models/llama4.py.
     """
     return _changed(component, _routed)
 
